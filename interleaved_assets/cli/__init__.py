@@ -10,7 +10,10 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """:func:`~interleaved_assets.cli.entry_point.main`, which is imported here: Ctrl-C ends that in one line too."""
+    """Run :func:`~interleaved_assets.cli.entry_point.main`.
+
+    It is imported here, so that Ctrl-C ends the import in one line too.
+    """
     try:
         from interleaved_assets.cli.entry_point import main as run
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What ``interleaved`` does around every command: arguments that are text, errors as lines on stderr, exit codes."""
+"""The frame around every command: a check that arguments are text, errors as lines on stderr, exit codes."""
 
 import errno
 import io
@@ -16,10 +16,10 @@ import click
 
 from interleaved_assets.cli.commands.group import interleaved
 
-# help and completion wait for what this module imports: pyarrow alone, which the errors bring, takes 0.3 s
+# help and completion wait for the imports of this module: pyarrow alone, which the errors import, takes 0.3 s
 
 FAILED, INTERRUPTED, READER_GONE = 2, 130, 141
-"""Exit codes; the last is that of a program that SIGPIPE ends."""
+"""Exit codes. The last is that of a program that SIGPIPE ends."""
 _NOT_WRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of writing to a file that is open."""
 
@@ -27,21 +27,21 @@ _AGAIN_SECONDS: Final = 0.05
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 done, 1 nothing found or not sound, 2 an error, 130 Ctrl-C.
+    """Run the command line, and return the exit code: 0 done, 1 nothing found or not sound, 2 an error, 130 Ctrl-C.
 
-    An error is reported on stderr, with ``--json`` as one line. 141 where the reader of stdout is gone, as after
-    ``| head``: the command ends there.
+    An error is reported on stderr, with ``--json`` as one line. The exit code is 141 if the reader of stdout is gone,
+    as after ``| head``: the command ends there.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names and texts have characters that not every locale has
+            stream.reconfigure(errors="backslashreplace")  # names and texts may have characters that the locale lacks
     try:
         _check_folder()
         _check_arguments(given)
         with interrupts_arrive():
             code = interleaved.main(given, prog_name="interleaved", standalone_mode=False)
-            if sys.stdout is not None:  # closed with >&-
+            if sys.stdout is not None:  # it is None if closed with >&-
                 sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_error(f"interleaved: {error}", given)
         return FAILED
     except OSError as error:
-        # of stdout: it names no file
+        # an error of stdout names no file
         if error.filename is not None or error.errno not in _NOT_WRITTEN:
             raise
         _drop_output()
@@ -72,10 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def interrupts_arrive() -> Iterator[None]:
-    """Let SIGTERM end a command as SIGINT does, and send SIGINT again where Python drops the exception that it raised.
+    """Let SIGTERM end a command as SIGINT does, and send SIGINT again if Python drops the exception that it raised.
 
-    Python raises it between any two instructions of the main thread. In a finalizer or a callback of a weak reference
-    it is printed and ignored, and the command would go on.
+    Python raises the exception between any two instructions of the main thread. In a finalizer or a callback of a weak
+    reference it is printed and ignored, and the command would go on.
     """
     before = sys.unraisablehook
     is_main = threading.current_thread() is threading.main_thread()
@@ -84,7 +84,7 @@ def interrupts_arrive() -> Iterator[None]:
     def hook(dropped: "sys.UnraisableHookArgs") -> None:
         if issubclass(dropped.exc_type, Exception):
             before(dropped)
-        else:  # from another thread, and later: here it would be dropped once more
+        else:  # sent from another thread, and later: here it would be dropped once more
             threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT)).start()
 
     sys.unraisablehook = hook
@@ -97,7 +97,7 @@ def interrupts_arrive() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """Drop what stdout still buffers: it has nowhere to go, and Python would report that when it ends."""
+    """Drop the text that stdout still buffers: it cannot be written, and Python would report that at its end."""
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123  no path of data
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
@@ -111,13 +111,13 @@ def _own_error() -> type[Exception]:
 def _print_error(text: str, arguments: Sequence[str]) -> None:
     from interleaved_assets.cli.terminal.console import print_error
 
-    # who reads JSON reads stderr by lines; for people a list stands below its message
+    # readers of JSON read stderr by lines; for people a list is printed below its message
     one_line = "--json" in arguments
     print_error(" ".join(line.strip() for line in text.split("\n")) if one_line else text)
 
 
 def _check_folder() -> None:
-    """Refuse a present folder that was deleted: no relative path can be found from there."""
+    """Refuse a present folder that was deleted, because no relative path can be found from there."""
     try:
         Path.cwd()
     except FileNotFoundError as error:
@@ -129,7 +129,7 @@ def _check_folder() -> None:
 def _check_arguments(arguments: Sequence[str]) -> None:
     """Refuse arguments that are not text: ids, keys and paths are text, and Arrow and JSON fail on other bytes."""
     for argument in arguments:
-        if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # Python represents bytes that are not UTF-8 so
+        if "\0" in argument or re.search("[\ud800-\udfff]", argument):  # Python's form of bytes that are not UTF-8
             from interleaved_assets.cli.terminal.console import short
             from interleaved_assets.model.errors import OptionError
 

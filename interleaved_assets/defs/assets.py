@@ -1,4 +1,4 @@
-"""The assets: of each stage, with one partition per shard, and the report on all shards."""
+"""The assets: one for each stage, with one partition per shard, and the report on all shards."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -51,7 +51,7 @@ def _raw_shards(storage: StorageSettings) -> dg.SourceAsset:
 
 
 def _check_specs(stage: Stage) -> list[dg.AssetCheckSpec]:
-    """Return one check for all that judge a shard alone, and each of those that compare it with others."""
+    """Return one check for all checks of a single shard, and one for each check that compares it with others."""
     described = "\n".join(f"* `{check.name}`: {check.description}" for check in stage.checks if not check.compares)
     held = f"All of these hold for the shard; its result counts the errors, and lists each by name.\n\n{described}"
     comparisons = {check.name: check.description for check in stage.checks if check.compares}
@@ -62,7 +62,7 @@ def _check_specs(stage: Stage) -> list[dg.AssetCheckSpec]:
 
 
 def _state_of_shards(serve: ServeSettings) -> dict[str, dg.UrlMetadataValue]:
-    """A link on the page of the asset to the state of all shards: Dagster has no page that says why shards failed."""
+    """Return a link from the asset's page to the state of all shards: no page of Dagster says why shards failed."""
     return {"state_of_all_shards": dg.MetadataValue.url(serve.url)} if serve.url else {}
 
 
@@ -71,7 +71,7 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings, *, in_pool
     # stages that take their shards together run on a device
     pool, tags = (GPU, gpu_tags(settings.clip.device)) if stage.together else (SHARD_IO, {})
 
-    # Nothing: the stages write the outputs themselves, so an IO manager has nothing to store
+    # the type is Nothing: the stages write the outputs themselves, so an IO manager has nothing to store
     @dg.asset(  # type: ignore[call-overload]  # Dagster takes Nothing as a type, its annotations do not
         name=stage.name,
         deps=list(stage.inputs),

@@ -21,8 +21,8 @@ def build_definitions(settings: Settings, *, in_pools: bool = True) -> dg.Defini
     already works on several shards at a time.
 
     Args:
-        in_pools: whether steps wait for a slot of their pool. A run without a daemon does not: no one would give back
-            the slots of one that was killed, and the next would wait for ever.
+        in_pools: whether steps wait for a slot of their pool. A run without a daemon does not wait: nothing would
+            release the slots of a killed run, and the next run would wait forever.
     """
     job = build_job(settings)
     return dg.Definitions(

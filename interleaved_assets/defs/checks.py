@@ -1,4 +1,4 @@
-"""The checks that are not about one shard: of the raw root, and of each stage over all shards."""
+"""The checks over all shards: of the raw root, and of each stage."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ RAW_ROOT_CHECK: Final = dg.AssetCheckKey(dg.AssetKey(RAW_SHARDS), RAW_ROOT_FRESH
 
 
 def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
-    """The check whether the raw root can be listed and has a new shard lately."""
+    """Return the check that the raw root can be listed and that its newest shard is not too old."""
 
     @dg.asset_check(
         asset=RAW_SHARDS,
@@ -45,15 +45,15 @@ def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
 
 
 def up_to_date_checks(settings: Settings) -> dg.AssetSelection:
-    """The check of every stage."""
+    """Return the selection of the check ``up_to_date`` of every stage."""
     return dg.AssetSelection.checks(*(dg.AssetCheckKey(dg.AssetKey(name), UP_TO_DATE) for name in stage_dag(settings)))
 
 
 def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
-    """The check of each stage whether every shard is current there, which Dagster itself does not show.
+    """Return the check of each stage that every shard is current there, which Dagster itself does not show.
 
-    Dagster adds it to runs of stages, where it would read all records at the end of each of the hundreds of runs of a
-    large backfill: these runs leave it out where there are many shards.
+    Dagster adds the check to runs of stages, and a large backfill has hundreds of runs, each of which would read all
+    records at its end. If there are many shards, these runs leave it out.
     """
     stages = stage_dag(settings)
 
@@ -70,13 +70,13 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
 
 _LINES_SHOWN: Final = 50
 _MOST_AFTER_A_RUN: Final = 1_000
-"""Shards above which runs of stages leave the check out: Dagster adds it to each of the hundreds of a backfill."""
+"""Number of shards above which runs of stages leave the check out: Dagster adds it to each run of a backfill."""
 
 
 def up_to_date_results(
     context: dg.AssetCheckExecutionContext, stages: Iterable[str], settings: Settings
 ) -> Iterator[dg.AssetCheckResult]:
-    """A result for each selected stage; none after a run of stages over a large data set."""
+    """Yield a result for each selected stage; none after a run of stages over a large data set."""
     registered = context.instance.get_dynamic_partitions(SHARDS)
     of_stages = context.run.asset_selection or context.run.job_name == BRING_UP_TO_DATE
     if of_stages and len(registered) > _MOST_AFTER_A_RUN:

@@ -30,9 +30,9 @@ _COLUMNS: Final[Mapping[str, Callable[[Settings], Sequence[Column]]]] = MappingP
 
 
 def definition_metadata(stage: Stage, settings: Settings) -> dict[str, Any]:
-    """Columns of the stage with their lineage, and for the selection its filters and the columns that decide.
+    """Return the columns of the stage with their lineage; for selection, also its filters and the deciding columns.
 
-    Empty for stages whose output is not one of the tables of this package.
+    The result is empty for stages whose output is not one of the tables of this package.
     """
     if stage.name not in _COLUMNS:
         return {}

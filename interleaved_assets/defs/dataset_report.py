@@ -1,4 +1,4 @@
-"""The asset ``dataset_report``: it sums up what is stored of all shards."""
+"""The asset ``dataset_report``, which sums up the stored outputs of all shards."""
 
 import hashlib
 from typing import Any, Final
@@ -37,14 +37,17 @@ def make_report(context: dg.AssetExecutionContext, settings: Settings) -> dg.Mat
             "html_bytes": report.size,
             **figures(data),
         },
-        # without the date: the same data has the same version
+        # the date is left out, so that the same data has the same version
         data_version=dg.DataVersion(hashlib.sha256(report.page.replace(report.about.made, "").encode()).hexdigest()),
         check_results=[published_once(data, found.problem)],
     )
 
 
 def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckResult:
-    """Whether final tars are of their present raw tars, and none is there twice; ``problem`` is that of the listing."""
+    """Check that final tars match their present raw tars and that none is published twice.
+
+    ``problem`` is the error of the listing of raw shards.
+    """
     found = [*([problem] if problem else []), *publishing_problems(data)]
     gone, twice = data.published_without_raw(), data.published_twice()
     return dg.AssetCheckResult(
@@ -67,10 +70,10 @@ def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckRe
 
 
 def figures(data: DatasetAggregate) -> dict[str, Any]:
-    """Figures that the UI plots over time: shards by state, totals in and kept, drops by reason, errors by code."""
+    """Return the figures that the UI plots over time: shards by state, totals in and kept, drops, errors by code."""
     states = data.by_state()
     numbers: dict[str, Any] = {"shards": len(data.shards)}
-    # states without shards too, so that their plots show 0
+    # states without shards are included, so that their plots show 0
     numbers |= {f"shards_{state}": states[state] for state in State}
     for tally in data.totals:
         numbers |= {f"{tally.name}_in": tally.before, f"{tally.name}_kept": tally.after}
@@ -91,7 +94,10 @@ _PUBLISHED_ONCE: Final = (
 
 
 def build_dataset_report(settings: Settings) -> dg.AssetsDefinition:
-    """The asset that sums up the stored outputs of all shards; it reads records, scores and ledgers, but no images."""
+    """Return the asset that sums up the stored outputs of all shards.
+
+    It reads records, scores and ledgers, but no images.
+    """
 
     @dg.asset(
         name="dataset_report",

@@ -1,4 +1,4 @@
-"""``interleaved demo``: draws demo shards, materializes every asset with Dagster, and prints a table of the results.
+"""The work of ``interleaved demo``: draw demo shards, materialize every asset with Dagster, and print a table.
 
 Outputs go to the output root of the project's settings, so that ``make ui`` shows them. Shards that are current are not
 made again.
@@ -70,12 +70,12 @@ max_aspect_ratio = 3.0
 max_ratio = 0.5             # images for each word of a document
 on_score_error = "drop_row" # an image that cannot be decoded has no score
 """
-"""Settings that the demo writes into a folder without any: those of the repository, without CLIP's demo model."""
+"""Settings that the demo writes into a folder without a settings file: the repository's, without CLIP's demo model."""
 INSTANCE = """\
 nux: {enabled: false}
 telemetry: {enabled: false}
 """
-"""Dagster's configuration where the demo makes an instance: no sign-up, nothing is sent."""
+"""Dagster's configuration of an instance that the demo makes: it shows no sign-up and sends nothing."""
 PAGES = {
     "the graph of all assets": "/asset-groups",
     "a shard, and what was dropped": "/assets/filtered?view=partitions",
@@ -103,7 +103,7 @@ def main(file: str | None, *, as_json: bool = False) -> int:
 
 
 def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> int:
-    """Draw the demo shards, materialize every asset and print the summary; returns the exit code.
+    """Draw the demo shards, materialize every asset, print the summary, and return the exit code.
 
     Raises:
         OptionError: the raw root is not local, or holds other shards.
@@ -134,11 +134,11 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
 
 
 def settings_of_demo() -> Path:
-    """The settings file in force; one is written into this folder where there is none.
+    """Return the settings file in force; write one into this folder if there is none.
 
     Raises:
         SettingsError: ``INTERLEAVED_SETTINGS`` names a file that does not exist.
-        StorageError: none can be written into this folder.
+        StorageError: the file cannot be written into this folder.
     """
     here = Path(FILE_NAME)
     try:
@@ -150,7 +150,10 @@ def settings_of_demo() -> Path:
 
 
 def present_ui() -> str:
-    """The command that shows the Dagster instance; makes one in ``.dagster_home`` where ``DAGSTER_HOME`` is not set."""
+    """Return the command that shows the Dagster instance.
+
+    If ``DAGSTER_HOME`` is not set, an instance is made in ``.dagster_home``.
+    """
     if Path("workspace.yaml").exists() and "DAGSTER_HOME" in os.environ:
         return UI_OF_MAKE
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(Path(".dagster_home").absolute())))
@@ -161,7 +164,7 @@ def present_ui() -> str:
 
 
 def _check_raw_root(storage: StorageSettings) -> None:
-    """Raise OptionError where demo shards must not be written to the raw root."""
+    """Raise OptionError if demo shards must not be written to the raw root."""
     root = storage.raw_root
     if not is_local(root):
         raise OptionError(
@@ -174,7 +177,7 @@ def _check_raw_root(storage: StorageSettings) -> None:
 
 
 def register_all(instance: dg.DagsterInstance, storage: StorageSettings) -> list[str]:
-    """Register and observe every shard below the raw root; returns their keys."""
+    """Register and observe every shard below the raw root, and return their keys."""
     seen = compare_with_snapshot(
         list_raw_shards(storage), {}, storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     ).snapshot
@@ -186,9 +189,9 @@ def register_all(instance: dg.DagsterInstance, storage: StorageSettings) -> list
 
 @contextmanager
 def killed_demos_removed(instance: dg.DagsterInstance, home: Path) -> Iterator[None]:
-    """Delete the runs of demos that were killed: their shards would count as in the work of a run for ever.
+    """Delete the runs of demos that were killed, because their shards would count as in progress forever.
 
-    A demo holds a lock in ``home``, which the system releases when its process ends. Where another one holds it, no run
+    A demo holds a lock in ``home``, which the system releases when its process ends. If another demo holds it, no run
     is deleted.
     """
     with (home / "demo.lock").open("w") as lock:
@@ -201,13 +204,13 @@ def killed_demos_removed(instance: dg.DagsterInstance, home: Path) -> Iterator[N
 
 
 def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> bool:
-    """One run of the stages over all shards and one of the report, in this process; True if both succeeded.
+    """Run the stages over all shards and then the report, in this process; return True if both runs succeeded.
 
     Raises:
         KeyboardInterrupt: Ctrl-C ended a run.
     """
     definitions = build_definitions(settings, in_pools=False)
-    # a range is in the order in which partitions were added
+    # a range follows the order in which partitions were added
     registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
     over_shards = {RANGE_START: registered[0], RANGE_END: registered[-1]}
     ended = [
@@ -218,7 +221,7 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
 
 
 def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance, tags: dict[str, str]) -> bool:
-    # Dagster would print the stack of every failed step, and of the interrupted one
+    # otherwise Dagster prints the stack of every failed step, and of the interrupted one
     silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     result = definitions.resolve_job_def(job).execute_in_process(
         run_config=silent, instance=instance, tags=tags, raise_on_error=False
@@ -233,7 +236,7 @@ def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance
 
 
 def _facts(settings: Settings, keys: Sequence[str], *, succeeded: bool) -> dict[str, Any]:
-    """What the demo made, for JSON; a shard that failed lacks the stages that it did not reach."""
+    """Return the results of the demo for JSON. A failed shard lacks the stages that it did not reach."""
     shards = {}
     for key in keys:
         records = read_records(settings.storage.shard(key), stage_dag(settings))
@@ -247,9 +250,9 @@ def _facts(settings: Settings, keys: Sequence[str], *, succeeded: bool) -> dict[
 
 
 def summary_table(settings: Settings, keys: Sequence[str]) -> Table:
-    """A line per shard: samples, images and rows in and kept, rows dropped with reasons, rows with errors.
+    """Return a table with a line per shard: samples, images and rows in and kept, drops with reasons, errors.
 
-    The reasons stand below the shard, so that they fit into 80 columns.
+    Drops and errors are numbers of rows. The reasons stand below the shard, so that they fit into 80 columns.
     """
     table = Table(title="Demo shards, from raw tar to final tar", title_justify="left")
     table.add_column("shard, and main reasons", overflow="fold")

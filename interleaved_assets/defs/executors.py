@@ -1,10 +1,10 @@
-"""Where steps run: in the process of the run, in processes of their own, as Kubernetes jobs; or their shards on Ray.
+"""The executor of the steps: in the process of the run, in processes of their own, as Kubernetes jobs, or on Ray.
 
-The setting ``run.executor`` decides. The packages for Ray and Kubernetes are optional and load only when chosen. The
-needs of the GPU step are arguments of its asset; executors read their own parts of them:
+The setting ``run.executor`` selects it. The packages for Ray and Kubernetes are optional and load only when selected.
+The needs of the GPU step are arguments of its asset; executors read their own parts of them:
 
-* Every executor holds one slot of the pool ``gpu`` while the step runs: one per device, also where it runs on the CPU,
-  since two models at a time on the cores of one machine slow each other down.
+* Every executor holds one slot of the pool ``gpu`` while the step runs. There is one slot per device, and also one on
+  the CPU, since two models at a time on the cores of one machine slow each other down.
 * Ray gives each task one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU (``pipeline/run/many.py``).
 * Kubernetes reads ``dagster-k8s/config``: the resource of the device plugin, a selector and a toleration for GPU nodes.
 * An executor of your own (``run.executor = "module:attribute"``) finds its tag there too: ``dagster-ray/config`` for
@@ -25,27 +25,27 @@ from interleaved_assets.settings.sections import RunSettings
 GPU: Final = "gpu"
 SHARD_IO: Final = "shard_io"
 SLOTS: Final = {GPU: 1, SHARD_IO: 2}
-"""Steps that may run at a time: on one device one, else as many as dagster.yaml allows runs."""
+"""Steps that may run at a time, by pool: one on a device, else as many as dagster.yaml allows runs."""
 
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
-"""Environment variable with the GPU step's container image on Kubernetes; without it, the step has the run's image."""
+"""Environment variable with the GPU step's container image on Kubernetes. Without it, the step uses the run's image."""
 
 WORK_OF_STEPS: Final = (
     "interleaved_assets.defs.build",
     *WORK,
 )
-"""What a process imports that steps are forked from: the definitions, and the work that steps would import else."""
-_GPUS: Final = 1  # one model on one device; with more devices, more runs work at a time
+"""Modules that the process imports from which steps are forked: the definitions, and the work of the steps."""
+_GPUS: Final = 1  # one model uses one device; with more devices, more runs work at a time
 _RESOURCE: Final = "nvidia.com/gpu"  # name in the NVIDIA device plugin, and the usual taint of GPU nodes
 _NODE_LABEL: Final = "nvidia.com/gpu.present"  # set by NVIDIA's GPU feature discovery, or by hand
 
 
 def gpu_tags(device: Literal["auto", "cpu", "cuda"]) -> dict[str, Any]:
-    """The ``op_tags`` of the step that runs the model, for clusters.
+    """Return the ``op_tags`` of the step that runs the model, for clusters.
 
     Args:
-        device: the setting ``clip.device``. ``auto`` and ``cuda`` ask a cluster for a device; ``auto`` still runs where
-            there is none, on one machine. ``cpu`` asks for no device.
+        device: the setting ``clip.device``. ``auto`` and ``cuda`` ask a cluster for a device; on one machine ``auto``
+            runs without one too. ``cpu`` asks for no device.
     """
     if device == "cpu":
         return {}
@@ -64,7 +64,7 @@ def gpu_tags(device: Literal["auto", "cpu", "cuda"]) -> dict[str, Any]:
 
 
 def build_executor(run: RunSettings) -> dg.ExecutorDefinition:
-    """The executor that ``run.executor`` names.
+    """Return the executor that ``run.executor`` names.
 
     ``in_process`` shares one process among the steps of a run and costs least (``docs/dagster.md``). With ``ray`` the
     steps do the same, and give their shards to the cluster. ``k8s`` takes image, environment and volumes from the run's
@@ -82,7 +82,7 @@ def build_executor(run: RunSettings) -> dg.ExecutorDefinition:
             forked = {"preload_modules": list(WORK_OF_STEPS)}
             return dg.multiprocess_executor.configured({"start_method": {"forkserver": forked}})
         case "ray":
-            _require("ray", extra="ray")  # it is imported by the first step that needs it
+            _require("ray", extra="ray")  # the first step that needs it imports it
             return dg.in_process_executor
         case "k8s":
             _require("dagster_k8s", extra="k8s")

@@ -1,4 +1,4 @@
-"""The job ``forget_shards``: it removes the stored files of shards together with their partitions."""
+"""The job ``forget_shards``, which removes the stored files of shards together with their partitions."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ FORGET_SHARDS: Final = "forget_shards"
 
 
 class ForgetConfig(dg.Config):
-    """What the job forgets; by default nothing is removed."""
+    """The shards that the job forgets; by default nothing is removed."""
 
     shards: list[str] = Field(default=[], description="Keys of the shards to forget, whose raw tars are gone.")
     vanished: bool = Field(default=False, description="Instead of shards: all that have outputs but no raw tar.")
@@ -26,7 +26,7 @@ class ForgetConfig(dg.Config):
 
 
 def build_forget_job(settings: Settings) -> dg.JobDefinition:
-    """The job that removes everything stored for shards whose raw tar is gone, and their partitions."""
+    """Return the job that removes all stored files of shards whose raw tar is gone, and their partitions."""
 
     @dg.op(description="Removes partition, records and outputs of shards whose raw tar is gone.")
     def forget(context: dg.OpExecutionContext, config: ForgetConfig) -> None:
@@ -57,11 +57,11 @@ def build_forget_job(settings: Settings) -> dg.JobDefinition:
 def forgettable(
     keys: Collection[str], settings: Settings, instance: dg.DagsterInstance | None
 ) -> dict[str, dict[str, int]]:
-    """By shard, URI and size in bytes of every file that is stored for it, in the order in which to remove them.
+    """Return, by shard, URI and size in bytes of every file stored for it, in the order in which to remove them.
 
     Raises:
-        OptionError: a key cannot be that of a shard, its raw tar is still there, or a run works on it.
-        StorageError: the storage refuses to list or to look at files.
+        OptionError: a key cannot be that of a shard, its raw tar still exists, or a run works on it.
+        StorageError: the storage refuses to list files or to read their sizes.
     """
     files = files_to_forget(keys, settings.storage)
     busy = progress(instance, stage_dag(settings), list(files)).busy if instance else set()
@@ -87,9 +87,9 @@ def forget_shards(
 def forget_in(
     home: Path, find: Callable[[], Collection[str]], settings: Settings, *, remove: bool
 ) -> dict[str, dict[str, int]]:
-    """What :func:`forgettable` finds of the shards that ``find`` returns, with the Dagster instance in ``home``.
+    """Return what :func:`forgettable` returns for the shards of ``find``, with the Dagster instance in ``home``.
 
-    With ``remove`` it is removed as by :func:`forget_shards`.
+    With ``remove`` the files and partitions are removed as by :func:`forget_shards`.
     """
     with dg.DagsterInstance.from_config(str(home)) as instance:
         files = forgettable(find(), settings, instance)

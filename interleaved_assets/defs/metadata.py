@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.reporting.served.places import url_of
 from interleaved_assets.settings import Settings
 
-# Tag names of Dagster: its staleness and its UI read versions from them.
+# Tag names of Dagster, from which its staleness and its UI read versions.
 DATA_VERSION = "dagster/data_version"
 DATA_VERSION_IS_OURS = "dagster/data_version_is_user_provided"
 CODE_VERSION = "dagster/code_version"
@@ -21,17 +21,17 @@ INPUT_EVENT = "dagster/input_event_pointer"
 NO_EVENT = "NULL"
 
 _BY_SETTINGS: Final = frozenset({"filters"})
-"""Notes of records that are the same for all shards of the same settings; the record has them."""
+"""Notes that are the same for all shards with the same settings. Events leave them out; the record has them."""
 
 _Value = TypeVar("_Value", int, float, str, float | int | str)
 
 
 def version_tags(record: Record, code_version: str, input_events: Mapping[str, int]) -> dict[str, str]:
-    """Tags with the versions of data, inputs and code for Dagster.
+    """Return tags with the versions of data, inputs and code for Dagster.
 
     Args:
-        record: of the shard at this stage.
-        input_events: for each input, the id of the event with its version, where there is one; Dagster compares later
+        record: the record of the shard at this stage.
+        input_events: for each input, the id of the event with its version, if there is one; Dagster compares later
             events with it to find out whether the input has changed.
     """
     tags = {
@@ -41,7 +41,7 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
     }
     for name, version in record.inputs.items():
         if "." in name:
-            continue  # a file that a setting names is not an asset: Dagster would count it as a removed input
+            continue  # a file that a setting names is not an asset, and Dagster would count it as a removed input
         tags[f"{INPUT_DATA_VERSION}/{name}"] = version
         tags[f"{INPUT_EVENT}/{name}"] = str(input_events.get(name, NO_EVENT))
     return tags
@@ -50,15 +50,15 @@ def version_tags(record: Record, code_version: str, input_events: Mapping[str, i
 def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
     """Return the metadata of one shard's materialization; figures are numbers, so that the UI plots them over time.
 
-    Counts of 0 are left out, except of dropped rows. Everything else about the shard is in its record, whose place is
-    an entry. An unchanged shard shows what it showed before, since Dagster shows its last event.
+    Counts of 0 are left out, except those of dropped rows. All other facts of the shard are in its record, whose place
+    is an entry. The entries of an unchanged shard are those of its earlier event, since Dagster shows the last event.
 
     Args:
-        outcome: of the shard at this stage.
+        outcome: the outcome of the shard at this stage.
         extra: further entries, such as pictures, shown first.
     """
     record = outcome.record
-    # in the order of interest: pictures, figures, places of the files
+    # ordered by interest: pictures, figures, places of the files
     metadata: dict[str, Any] = {
         **extra,
         "dagster/partition_row_count": record.counts_out.rows,
@@ -74,16 +74,16 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
 
 
 def place_of(uri: str, settings: Settings) -> dg.UrlMetadataValue | dg.PathMetadataValue:
-    """A file below the output root: a link to ``interleaved serve`` where its address is set, else the path."""
+    """Return a link to a file below the output root in ``interleaved serve`` if ``serve.url`` is set, else its path."""
     url = url_of(uri, settings)
     return dg.MetadataValue.url(url) if url else dg.MetadataValue.path(uri)
 
 
 def _counts(record: Record) -> dict[str, int | float]:
-    """Counts of output, drops and errors, each with its own name; what went in, where it differs."""
+    """Return counts of output, drops and errors, each with its own name, and of the input if it differs."""
     before, after = record.counts_in, record.counts_out
     numbers: dict[str, int | float] = {}
-    if "ledger" in record.outputs:  # a stage that passes rows on; a table of scores has one row for each image
+    if "ledger" in record.outputs:  # a stage that passes rows on; a table of scores has a row per image
         numbers |= {"images": after.images, "rows_dropped": sum(record.dropped.values())}
     if record.dropped:
         numbers |= {
@@ -103,7 +103,7 @@ def _counts(record: Record) -> dict[str, int | float]:
 
 
 def _made(record: Record) -> dict[str, Any]:
-    """How long the shard took when it was made, and what was written."""
+    """Return the seconds and the speed with which the shard was made, and the size of the files written."""
     made: dict[str, Any] = {}
     if record.seconds:
         made["seconds"] = record.seconds
@@ -127,5 +127,5 @@ def _made(record: Record) -> dict[str, Any]:
 
 
 def rounded(value: _Value) -> _Value:
-    """A figure with 4 decimals; whole numbers and texts are unchanged."""
+    """Return a figure with 4 decimals; whole numbers and texts are unchanged."""
     return round(value, 4) if isinstance(value, float) else value

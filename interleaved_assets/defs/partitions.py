@@ -1,4 +1,4 @@
-"""The partitions of the assets, one per raw shard, and what Dagster knows of each."""
+"""The partitions of the assets, one per raw shard, and Dagster's knowledge of each."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

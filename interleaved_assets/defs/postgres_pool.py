@@ -1,4 +1,4 @@
-"""Keep connections to PostgreSQL open: a plugin of SQLAlchemy that ``deploy/postgres/dagster.yaml`` names.
+"""A plugin of SQLAlchemy that keeps connections to PostgreSQL open; ``deploy/postgres/dagster.yaml`` names it.
 
 Dagster opens a connection for nearly every statement, which costs more than the statement.
 """
@@ -11,7 +11,10 @@ from sqlalchemy.pool import QueuePool
 
 
 class PooledConnections(CreateEnginePlugin):
-    """Give an engine one open connection, renewed after 30 seconds and tried before each use; more while it is busy."""
+    """A plugin that gives an engine one open connection, renewed after 30 seconds and tested before each use.
+
+    While the connection is busy, more are opened.
+    """
 
     def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
         """Replace the pool that the caller asked for."""

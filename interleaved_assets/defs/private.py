@@ -8,7 +8,7 @@ from typing import Final
 
 import dagster as dg
 
-# A check evaluation that names no materialization is not shown on the shard's page.
+# The shard's page shows only check evaluations that name a materialization.
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData as TargetMaterialization,
 )
@@ -33,7 +33,7 @@ def latest_event_ids(
     The documented queries load all events of a partition. Dagster's staleness compares these ids.
     """
     if keys is not None and not keys:
-        return {}  # Dagster takes an empty set for all keys
+        return {}  # Dagster treats an empty set as all keys
     return dict(instance.get_latest_storage_id_by_partition(asset, kind, None if keys is None else set(keys)))
 
 

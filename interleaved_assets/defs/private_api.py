@@ -1,4 +1,4 @@
-"""Tell an instance whose ``dagster.yaml`` names a storage of an earlier version what to change."""
+"""A message for an instance whose ``dagster.yaml`` names a storage of an earlier version: it says what to change."""
 
 from interleaved_assets.model.errors import SettingsError
 

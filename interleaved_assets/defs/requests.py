@@ -1,4 +1,4 @@
-"""Requests for runs: the job over a range of shards, its tags, and the ranges that hold the shards that are due."""
+"""Requests for runs: the job over a range of shards, its tags, and the ranges with the shards that are due."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,21 +15,21 @@ from interleaved_assets.settings import Settings
 # Dagster's documented tags of a run over a range of partitions.
 RANGE_START: Final = "dagster/asset_partition_range_start"
 RANGE_END: Final = "dagster/asset_partition_range_end"
-# Tags that say what a requested run is for: in the preview of a tick, and on the run.
+# Tags with the purpose of a requested run: in the preview of a tick, and on the run.
 DUE_SHARDS: Final = "interleaved/shards_due"
 DUE_STAGES: Final = "interleaved/stages"
 DUE_REASONS: Final = "interleaved/reasons"
 BRING_UP_TO_DATE: Final = "bring_up_to_date"
 LARGEST_GAP: Final = 40
-"""Consecutive current shards that a range may include. A further run takes 5.8 s, a current shard 0.014 to 0.15 s: a
-gap of this length costs no more than the run that it saves."""
+"""Most consecutive current shards that a range may include. A further run takes 5.8 s, a current shard 0.014 to 0.15 s.
+A gap of this length costs no more than the run that it saves."""
 
 # the type of dg.define_asset_job, which has no public name
 AssetJob = Any
 
 
 def build_job(settings: Settings) -> AssetJob:
-    """The job that takes a range of shards through all stages; the sensor and the nightly schedule launch it."""
+    """Return the job that takes a range of shards through all stages; the sensor and the nightly schedule launch it."""
     return dg.define_asset_job(
         BRING_UP_TO_DATE,
         selection=dg.AssetSelection.assets(*stage_dag(settings)),
@@ -46,11 +46,11 @@ def ranges_of(
     at_most: int,
     largest_gap: int = LARGEST_GAP,
 ) -> Iterator[tuple[str, str]]:
-    """First and last key of ranges of ``registered`` that hold every shard of ``due``, at most ``at_most`` keys each.
+    """Yield first and last key of ranges of ``registered`` that hold every shard of ``due``.
 
-    A range includes up to ``largest_gap`` consecutive shards of ``current`` between two that are due: this costs
-    reading their records, but saves a run. It includes no other shards: vanished ones would fail, and two runs would
-    work on busy ones.
+    A range has at most ``at_most`` keys. It includes up to ``largest_gap`` consecutive shards of ``current`` between
+    two that are due: reading their records costs less than another run. It includes no other shards: vanished
+    ones would fail, and two runs would work on busy ones.
     """
     first = last = None
     for index, key in enumerate(registered):
@@ -72,12 +72,12 @@ def range_requests(
     """Request a run for each range of shards that are due, of the stages that are due in it.
 
     Tags of a run say how many of its shards are due, and why. Earlier stages, at which all of its shards are current,
-    are left out: they would log events for each shard again.
+    are left out, because they would log events for each shard again.
 
     Args:
         registered: the keys of all partitions, in their order.
         due: the shards that are due, with their statuses, and those that are known to be current.
-        of_content: a text for each due shard that stands for its present content. Dagster launches a run once for each
+        of_content: for each due shard, a text that identifies its present content. Dagster launches a run once for each
             range with these contents.
     """
     place = {key: index for index, key in enumerate(registered)}

@@ -26,7 +26,7 @@ _EVENTS: Final = (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType
 
 
 def build_retention(settings: Settings) -> dg.ScheduleDefinition:
-    """A nightly job that deletes runs older than ``run.keep_days``."""
+    """Return a nightly job that deletes runs older than ``run.keep_days``."""
     days = settings.run.keep_days
 
     @dg.op(name="delete_replaced_runs", description=f"Deletes runs over {days} days old that hold no latest event.")
@@ -91,7 +91,7 @@ def _finished_runs(instance: dg.DagsterInstance, before: datetime, settings: Set
 
 
 def _is_ours(run: dg.DagsterRun, settings: Settings) -> bool:
-    """Whether a run is of a job of this project, or only of its assets and checks."""
+    """Return whether a run is of a job of this project, or only of its assets and checks."""
     jobs = (DELETE_OLD_RUNS, BRING_UP_TO_DATE, DAILY_REPORT, FORGET_SHARDS)
     if run.job_name in jobs:
         return True

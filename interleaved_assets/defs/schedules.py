@@ -1,4 +1,4 @@
-"""The schedules: runs by night for shards that are not current, and the daily report."""
+"""The schedules: nightly runs for shards that are not current, and the daily report."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -82,7 +82,7 @@ def request_due_shards(
     context: dg.ScheduleEvaluationContext, settings: Settings
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Request runs over all shards that are due."""
-    # a shard that is still being written is left to the sensor or the next night
+    # a shard that is still being written is left for the sensor or the next night
     raws = [raw for raw in list_raw_shards(settings.storage) if not just_written(raw, settings.watch.quiet_seconds)]
     # shards that the sensor has not registered yet are requested too
     before = set(context.instance.get_dynamic_partitions(SHARDS))
@@ -107,8 +107,8 @@ def request_due_shards(
 def _without_event(instance: dg.DagsterInstance, stages: Iterable[str]) -> dict[str, set[str]]:
     """Return, for each stage, the shards that were part of a run since their last materialization.
 
-    The run may have written their records, and have been cancelled before it logged that: their pages would show the
-    figures of the content before. Dagster counts shards as failed only where their run has failed.
+    The run may have written their records, and have been cancelled before it logged the events: their pages would show
+    the figures of the earlier content. Dagster counts shards as failed only if their run failed.
     """
     planned, made = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, dg.DagsterEventType.ASSET_MATERIALIZATION
     lost: dict[str, set[str]] = {}

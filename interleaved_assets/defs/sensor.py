@@ -1,4 +1,4 @@
-"""The sensor: it registers new and changed shards, and requests their runs."""
+"""The sensor, which registers new and changed shards, and requests their runs."""
 
 import time
 from typing import Final
@@ -78,7 +78,7 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         absent = {key for key in registered if key not in listed and not listing.may_hide(key)}
         unused = _unused(absent, context, settings)
         complete = {key: entry for key, entry in found.snapshot.items() if entry.version}
-        # not by the result: a run can be requested only for partitions that Dagster has
+        # registered at once, not by the result: a run can be requested only for partitions that Dagster has
         partitions = set(registered)
         added = [key for key in complete if key not in partitions]
         context.instance.add_dynamic_partitions(SHARDS, added)
@@ -97,18 +97,18 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
     _log_problems(context, found, listing, sorted((before.keys() & absent) - unused))
     log_due(context, due)
     handled = {key: new[key] for key in new if key in due.shards or key in due.current}
-    # a run over a range may take these too; should one be stale, it is made a little earlier than by night
+    # a range may include these shards; if one of them is stale, it is only made before the nightly run
     made = set.intersection(*map(set, known.made.values())) if new else set()
     passable = {key for key in made if key in complete and key not in new} - known.busy
     requests = range_requests(
         [*registered, *added],
         due._replace(current=due.current | passable),
         settings,
-        # with the time at which a content was first listed, since a content may come back after another one
+        # the time of its first listing is added, since a content may come back after another one
         of_content={key: f"{entry.version} {entry.since}" for key, entry in handled.items()},
     )
     snapshot = {**found.snapshot, **{key: entry._replace(handled=entry.version) for key, entry in handled.items()}}
-    removed = sorted(unused)[: watch.max_per_tick]  # one by one: SQLite takes up to 20 ms for each
+    removed = sorted(unused)[: watch.max_per_tick]  # removed one by one: SQLite takes up to 20 ms for each
     summary = _summary(found, known, due, len(added), len(absent - unused), len(removed), len(listing.ignored))
     if requests:
         context.log.info(summary)
@@ -122,9 +122,9 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
 
 
 def _unused(absent: set[str], context: dg.SensorEvaluationContext, settings: Settings) -> set[str]:
-    """Return those of the registered shards without a raw tar of which nothing is stored, and on which no run works.
+    """Return the registered shards without a raw tar and without stored files, on which no run works.
 
-    They are left over from another raw root, from shards that never came through, and from forgotten shards.
+    They are left over from another raw root, from shards that never completed a stage, and from forgotten shards.
     """
     unused = absent - recorded_stages(settings.storage, EVERY_STAGE).keys() if absent else set()
     return unused - progress(context.instance, stage_dag(settings), sorted(unused)).busy if unused else set()
@@ -153,7 +153,7 @@ def _summary(
     removed: int,
     ignored: int,
 ) -> str:
-    """Say what a tick found and did, in numbers of shards; what there is none of is left out."""
+    """Describe the findings and actions of a tick, in numbers of shards; numbers that are 0 are left out."""
     new = {key for key, entry in found.snapshot.items() if entry.version and entry.version != entry.handled}
     waiting = {*found.growing, *found.left, *found.unreadable}
     busy = new & known.busy
@@ -175,9 +175,9 @@ def _summary(
 
 
 def _snapshot(context: dg.SensorEvaluationContext, storage: StorageSettings) -> Snapshot:
-    """Return the snapshot that the cursor names; an empty one where it is damaged.
+    """Return the snapshot that the cursor names; an empty one if it is damaged.
 
-    Then all shards are looked at again. Shards that are current launch nothing.
+    With an empty snapshot all shards are compared again. Shards that are current launch nothing.
     """
     try:
         return read_snapshot(storage, context.cursor)
@@ -189,7 +189,7 @@ def _snapshot(context: dg.SensorEvaluationContext, storage: StorageSettings) -> 
 
 
 def observation(key: str, source: RawSource) -> dg.AssetObservation:
-    """An observation of the raw shard ``key`` with its content version."""
+    """Return an observation of the raw shard ``key`` with its content version."""
     return dg.AssetObservation(
         RAW_SHARDS,
         partition=key,

@@ -1,4 +1,4 @@
-"""Log the events of one shard at one stage: its materialization, or its error, and an evaluation of each check."""
+"""The events of one shard at one stage: its materialization, or its error, and an evaluation of each check."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -33,16 +33,16 @@ def record_success(
     code_version: str,
     settings: Settings,
 ) -> LoggedShard:
-    """Log the materialization of a shard, and its checks but those that compare it with other shards.
+    """Log the materialization of a shard, and its checks except those that compare it with other shards.
 
     Args:
-        outcome: of the shard at this stage.
+        outcome: the outcome of the shard at this stage.
         shown: metadata besides its figures, such as pictures.
-        input_events: for each input, the id of the event with the version that was used, where there is one.
+        input_events: for each input, the id of the event with the version that was used, if there is one.
     """
     record = outcome.record
     basis = Basis(settings)
-    # before anything is logged: where a check raises, the shard does not count as materialized
+    # judged before anything is logged: if a check raises, the shard does not count as materialized
     verdict = combine({check: check.judge(record, basis) for check in stage.checks if not check.compares})
     context.log_event(
         dg.AssetMaterialization(
@@ -53,7 +53,7 @@ def record_success(
         )
     )
     target = _latest(context, record.shard)
-    assert target is not None  # it was logged just now
+    assert target is not None  # it has just been logged
     _log(context, MATERIALIZATION_ERRORS, record.shard, verdict, target)
     return LoggedShard(record, target)
 
@@ -65,10 +65,10 @@ def record_failure(
     error: BaseException,
     first: Failure | None = None,
 ) -> None:
-    """Log in the run and on the shard's page why it is not materialized, and fail the checks that the error concerns.
+    """Log the error of a shard in the run and on the shard's page, and fail the checks that the error concerns.
 
-    An exception that is not of this package is a defect, and is logged with its traceback. ``first`` is the failure at
-    an earlier stage, where that is the reason.
+    An exception of another package is a defect, and is logged with its traceback. ``first`` is the failure at an
+    earlier stage, if that is the reason.
     """
     traceback = None if isinstance(error, InterleavedError) else error
     context.log.error(f"{stage.name}, shard {key}: {describe(error)}", exc_info=traceback)
@@ -120,7 +120,7 @@ def _log(
             check_name=check_name,
             passed=verdict.passed,
             severity=dg.AssetCheckSeverity(verdict.severity),
-            description=None if verdict.passed else verdict.summary,  # Dagster stores it three times
+            description=None if verdict.passed else verdict.summary,  # Dagster stores the description three times
             metadata={name: rounded(value) for name, value in verdict.figures.items()},
             target_materialization_data=target,
             partition=key,

@@ -1,4 +1,4 @@
-"""What the UI shows of a shard besides its figures: pictures, dropped rows, and a page with more of them."""
+"""The entries of a shard in the UI besides its figures: pictures, dropped rows, and a page with more of them."""
 
 import shlex
 
@@ -11,7 +11,7 @@ from interleaved_assets.settings import Settings
 
 
 def shard_pictures(record: Record, settings: Settings) -> dict[str, dg.MetadataValue]:
-    """The entries of a shard's page: its first dropped rows, its pictures as one entry, and the place of its page.
+    """Return the entries of a shard's page: its first dropped rows, its pictures as one entry, its page's place.
 
     Raises:
         InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.

@@ -1,4 +1,4 @@
-"""Take the shards of a run through one stage: each is recorded on its own, and a failed one does not stop the others.
+"""The step of one stage over the shards of a run: each shard is recorded on its own, and a failed one stops no other.
 
 A step over a range of partitions that ends the usual way records one data version for all of them, failed ones
 included, and stores check results without a partition. Therefore events are logged per shard here, and the output of
@@ -29,15 +29,15 @@ from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, st
 from interleaved_assets.settings import Settings
 
 _BACKFILL: Final = "dagster/backfill"
-"""Tag of Dagster on the runs of a backfill."""
+"""Dagster's tag on the runs of a backfill."""
 _BEFORE_FAILURE_S: Final = 3.0
-"""Seconds between the last events of a run and its failure. A tick of Dagster's daemon of backfills first looks for new
-materializations, and some tenths of a second later for runs that failed: what is materialized in between counts as
-failed for ever."""
+"""Seconds between the last events of a run and its failure. A tick of Dagster's backfill daemon first looks for new
+materializations, and some tenths of a second later for failed runs. Shards materialized in between would count as
+failed forever."""
 
 
 class Pictures(NamedTuple):
-    """The pictures of a shard as metadata, or why they could not be drawn."""
+    """The pictures of a shard as metadata, or the error if they could not be drawn."""
 
     metadata: Mapping[str, dg.MetadataValue]
     error: str = ""
@@ -47,7 +47,7 @@ class Pictures(NamedTuple):
         """Draw the pictures of a shard. An error while drawing does not fail the shard, and is shown in their place."""
         try:
             return cls(shard_pictures(outcome.record, settings))
-        except Exception as error:  # noqa: BLE001  any error is about pictures of this shard, and is shown there
+        except Exception as error:  # noqa: BLE001  any error concerns only pictures of this shard, and is shown there
             text = describe(error)
             return cls({"pictures": dg.MetadataValue.text(f"could not be drawn: {text}")}, text)
 
@@ -58,10 +58,10 @@ def run_over_shards(
     settings: Settings,
     code_version: str,
 ) -> Iterator[dg.Output[None]]:
-    """Take every shard of this run through ``stage``, on threads or on the Ray cluster, and log each when it is done.
+    """Take every shard of this run through ``stage``, on threads or the Ray cluster, and log each when it is done.
 
     Raises:
-        dg.Failure: shards failed, and no asset downstream of this one is part of the run: the run ends as failed, with
+        dg.Failure: shards failed, and no asset downstream of this one is part of the run. The run ends as failed, with
             the good shards recorded. Otherwise the run continues with the good shards, and its last asset fails.
     """
     keys = list(context.partition_keys)
@@ -97,7 +97,7 @@ def run_over_shards(
             recorded[key] = record_success(
                 context, stage, made.outcome, shown, input_events[key], code_version, settings
             )
-        except Exception as error:  # noqa: BLE001  a check of a plugin may raise anything, about this shard only
+        except Exception as error:  # noqa: BLE001  a check of a plugin may raise anything; it concerns this shard only
             fail(key, error)
             failures.failed(key, error)
     if recorded and any(check.compares for check in stage.checks):
@@ -121,7 +121,7 @@ def run_over_shards(
 def _stopped_upstream(stage: Stage, keys: Sequence[str], settings: Settings) -> dict[str, Failure]:
     """Return the failure of each shard that failed last at a stage before ``stage``.
 
-    Its old outputs may still exist; a later stage made from those would show a failed shard as current.
+    Its old outputs may still exist. A later stage made from them would show a failed shard as current.
     """
     stages = stage_dag(settings)
     failures = read_failures(settings.storage, [name for name in stages if stage.name in downstream_of(name, stages)])
@@ -141,10 +141,10 @@ def _selected(context: dg.AssetExecutionContext, settings: Settings) -> set[str]
 
 
 def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return for each shard the id of the latest event of each input, where there is one; one query per input."""
+    """Return, for each shard, the id of the latest event of each input that has one; one query per input."""
     events: dict[str, dict[str, int]] = {key: {} for key in keys}
     for name in stage.inputs:
-        # raw shards are observed, other assets materialized
+        # raw shards are observed, other assets are materialized
         kind = (
             dg.DagsterEventType.ASSET_OBSERVATION if name == RAW_SHARDS else dg.DagsterEventType.ASSET_MATERIALIZATION
         )
@@ -154,7 +154,10 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
 
 
 def _work_place(one: ShardResult[Made[Pictures]]) -> dict[str, dg.MetadataValue]:
-    """Return the node of the cluster at which a shard was made, and how long it waited for that; nothing elsewhere."""
+    """Return the node of the cluster that made a shard, and the seconds that the shard waited for it.
+
+    The result is empty without a cluster.
+    """
     if not one.host:
         return {}
     waited = round(one.queue_seconds, 3)

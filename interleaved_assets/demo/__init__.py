@@ -1,1 +1,1 @@
-"""Drawn data for the demo and the tests: scenes with captions, prose, documents, shards. Needs no network."""
+"""Drawn data for the demo and the tests: scenes with captions, prose, documents, shards. It needs no network."""

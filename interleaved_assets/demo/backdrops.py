@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 Rgb = tuple[int, int, int]
-_SHIFT = 4  # OpenCV draws at sixteenths of a pixel; antialiased on uint8 only
+_SHIFT = 4  # OpenCV draws at sixteenths of a pixel; it antialiases on uint8 only
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Backdrop:
     """A backdrop by its words.
 
     Attributes:
-        phrase: how a caption says it, such as ``"on a cream background with stripes"``.
+        phrase: the words of a caption for it, such as ``"on a cream background with stripes"``.
         avoid: colours that would be lost in front of it.
         paint: fills a uint8 RGB canvas, given the generator, the horizon's y and the short side, both in pixels.
     """
@@ -153,7 +153,7 @@ def _gradient(canvas: np.ndarray, top: tuple[float, ...], bottom: tuple[float, .
 
 
 def _ridge(canvas: np.ndarray, rng: np.random.Generator, y: float, rise: float, wave: float, rgb: Rgb) -> None:
-    """Everything below a wavy line at about ``y``; ``rise`` is its amplitude and ``wave`` its length in pixels."""
+    """Fill the area below a wavy line at about ``y``; ``rise`` is its amplitude and ``wave`` its length in pixels."""
     height, width = canvas.shape[:2]
     x = np.linspace(-1, width + 1, 160)
     first, second = rng.uniform(0, 2 * np.pi, 2)
@@ -178,7 +178,7 @@ def _below(canvas: np.ndarray, rng: np.random.Generator, y: float) -> tuple[floa
 
 
 def _per_area(canvas: np.ndarray, side: float, number: int) -> int:
-    """``number`` per square of the short side, for the whole canvas."""
+    """Return ``number`` per square of the short side, scaled to the area of the canvas."""
     return round(number * canvas.shape[0] * canvas.shape[1] / side**2)
 
 

@@ -14,11 +14,10 @@ _SIZE: Final = (360, 270)
 
 
 def damaged_members(rng: np.random.Generator) -> Iterator[Member]:
-    """Members of the shard: six sound documents, and between them one document per fault.
+    """Yield the members of the shard: six sound documents, and between them one document per fault.
 
     The faults: a picture that is not in the tar, an HTML page saved as a picture, a picture whose header is
-    overwritten, JSON cut in the middle, a key that comes twice, a file that no document names, a TIFF with too few
-    frames.
+    overwritten, JSON cut in the middle, a repeated key, a file that no document names, a TIFF with too few frames.
     """
     for number, fault in enumerate(_FAULTS):
         if number < 6:

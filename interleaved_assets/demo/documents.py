@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A document: items in reading order, the other fields of its JSON, and what it is there to demonstrate."""
+    """A document: items in reading order, the other fields of its JSON, and its purpose in the demo."""
 
     key: str
     items: Sequence[Item]
@@ -45,9 +45,10 @@ class Document:
 
 
 def tiff_members(document: Document, compression: Literal["jpeg"] | None) -> list[Member]:
-    """MINT-1T PDF form: ``<key>.json`` and, where there are pictures, ``<key>.tiff`` with a frame for each.
+    """Return the document in MINT-1T PDF form: ``<key>.json``, and ``<key>.tiff`` with a frame for each picture.
 
-    Tokens are ``page_P_image_X``, and ``image_metadata`` has an entry per picture, as PDF extraction leaves them.
+    A document without pictures has no TIFF. Tokens are ``page_P_image_X``, and ``image_metadata`` has an entry per
+    picture, as PDF extraction leaves them.
     """
     pictures = document.pictures
     pages = [number // 2 for number in range(len(pictures))]
@@ -58,7 +59,7 @@ def tiff_members(document: Document, compression: Literal["jpeg"] | None) -> lis
             "width": picture.width,
             "page": page,
             "xref": xref,
-            # as in the original data set, taken before the conversion to TIFF
+            # as in the original data set, the hash is of the picture before its conversion to TIFF
             "sha256": hashlib.sha256(picture.image.tobytes()).hexdigest(),
         }
         for picture, page, xref in zip(pictures, pages, xrefs, strict=True)
@@ -71,7 +72,7 @@ def tiff_members(document: Document, compression: Literal["jpeg"] | None) -> lis
 
 
 def file_members(document: Document, formats: Sequence[FileFormat]) -> list[Member]:
-    """``<key>.json`` and a file per picture, ``<key>.<number>.<ext>``; ``formats`` are used in turn."""
+    """Return ``<key>.json`` and a file per picture, ``<key>.<number>.<ext>``; ``formats`` are used in turn."""
     names, files = [], []
     for number, picture in enumerate(document.pictures):
         extension = formats[number % len(formats)]
@@ -87,7 +88,7 @@ def encode(picture: Picture, extension: FileFormat) -> bytes:
 
 
 def pack_tar(members: Iterable[Member]) -> bytes:
-    """A tar of ``members`` in order, the same bytes each time: no time, no owner."""
+    """Return a tar of ``members`` in order. It has no time and no owner, so that its bytes are always the same."""
     buffer = io.BytesIO()
     tar = MemberWriter(buffer)
     for name, data in members:
@@ -105,7 +106,7 @@ def _json_member(document: Document, tokens: Sequence[str], fields: dict[str, An
 
 
 def _note(document: Document) -> str:
-    """``demo_note``: the purpose of the document and of the picture at each position."""
+    """Return ``demo_note``: the purpose of the document and of the picture at each position."""
     parts = [document.note] if document.note else []
     parts += [
         f"at {position}: {item.note}" for position, item in enumerate(document.items) if isinstance(item, Picture)

@@ -1,4 +1,4 @@
-"""Pictures of the demo documents: scenes left sharp, blurred, or with a QR code of a known share of the area."""
+"""Pictures of the demo documents: sharp scenes, blurred ones, and ones with a QR code of a known share of the area."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,12 +8,12 @@ import numpy as np
 
 from interleaved_assets.demo.scenes import blur, draw_scene
 
-QUIET_ZONE = 4  # modules of white around a QR code, as ISO/IEC 18004 asks
+QUIET_ZONE = 4  # modules of white around a QR code, as ISO/IEC 18004 requires
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One image of a document, and what it is there to demonstrate.
+    """One image of a document, and its purpose in the demo.
 
     ``image`` has RGB pixels, uint8 of shape (height, width, 3), or (height, width) for a grey picture.
     """
@@ -32,19 +32,19 @@ class Picture:
 
 
 def sharp(rng: np.random.Generator, width: int, height: int) -> Picture:
-    """A scene as drawn."""
+    """Draw a scene and leave it sharp."""
     scene = draw_scene(rng, width, height)
     return Picture(scene.image, scene.caption, "sharp")
 
 
 def blurred(rng: np.random.Generator, width: int, height: int, sigma: float) -> Picture:
-    """A scene out of focus; ``sigma`` of the Gaussian in pixels."""
+    """Draw a scene out of focus, blurred by a Gaussian of ``sigma`` pixels."""
     picture = sharp(rng, width, height)
     return replace(picture, image=blur(picture.image, sigma), note=f"blurred, sigma {sigma:g} px")
 
 
 def grey(picture: Picture) -> Picture:
-    """The same picture with one channel."""
+    """Return the same picture with one channel."""
     image = cv2.cvtColor(picture.image, cv2.COLOR_RGB2GRAY)
     return replace(picture, image=image, note=f"{picture.note}, grey")
 
@@ -52,10 +52,11 @@ def grey(picture: Picture) -> Picture:
 def with_qr_code(
     rng: np.random.Generator, picture: Picture, share: float, text: str, *, angle: float = 0.0, below: int = 0
 ) -> Picture:
-    """``picture`` with a QR code that covers about ``share`` of its area, 0 to 1, somewhere from line ``below`` on.
+    """Return ``picture`` with a QR code on about ``share`` of its area, 0 to 1, at random from line ``below`` on.
 
-    The share counts the code's modules and not its quiet zone; what whole pixels per module make of it is in the note.
-    Raises ValueError if a code of that size, turned by ``angle`` degrees and with its quiet zone, does not fit.
+    The share counts the code's modules without its quiet zone. The note has the exact share, which depends on whole
+    pixels per module. Raises ValueError if a code of that size, turned by ``angle`` degrees and with its quiet zone,
+    does not fit.
     """
     height, width = picture.image.shape[:2]
     modules = qr_modules(text)
@@ -76,7 +77,7 @@ def with_qr_code(
 
 
 def flyer(rng: np.random.Generator, width: int, height: int, share: float, title: str, text: str) -> Picture:
-    """A printed page with a title, lines of type and a QR code on about ``share`` of its area."""
+    """Draw a printed page with a title, lines of type and a QR code on about ``share`` of its area."""
     page = np.full((height, width, 3), (250, 248, 242), np.uint8)
     accent = tuple(int(value) for value in rng.integers(30, 150, 3))
     band = height // 7
@@ -85,7 +86,7 @@ def flyer(rng: np.random.Generator, width: int, height: int, share: float, title
         page, title, (16, int(band * 0.68)), cv2.FONT_HERSHEY_DUPLEX, band / 50, (255, 255, 255), 1, cv2.LINE_AA
     )
     for y in range(band + 18, height - 12, 14):
-        # lines of type at thumbnail size: word-wide strokes with gaps between
+        # lines of type at thumbnail size: strokes as wide as words, with gaps between them
         x = 16
         while x < width - 16:
             length = int(rng.integers(14, 52))
@@ -96,7 +97,7 @@ def flyer(rng: np.random.Generator, width: int, height: int, share: float, title
 
 
 def qr_modules(text: str) -> np.ndarray:
-    """The QR code of ``text``, one pixel a module, its quiet zone included; uint8, 0 is black and 255 white."""
+    """Return the QR code of ``text``, one pixel a module, with its quiet zone; uint8, 0 is black and 255 white."""
     encoded = cv2.QRCodeEncoder.create().encode(text)
     # the width of the margin that OpenCV draws is not documented, so it is replaced
     black = np.flatnonzero((encoded == 0).any(axis=0))
@@ -105,7 +106,7 @@ def qr_modules(text: str) -> np.ndarray:
 
 
 def _turned(code: np.ndarray, angle: float) -> tuple[np.ndarray, np.ndarray]:
-    """``code`` turned about its centre in a patch that just holds it, and where in the patch it lies."""
+    """Return ``code`` turned about its centre in a patch that just holds it, and a mask of its place in the patch."""
     if not angle:
         return code, np.full(code.shape, True)
     side = code.shape[0]

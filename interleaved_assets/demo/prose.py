@@ -82,7 +82,7 @@ _ASIDES: Final = (
 
 
 def paragraph(rng: np.random.Generator, topic: Topic, words: int) -> str:
-    """Whole sentences on ``topic``, at least ``words`` words and at most one sentence more."""
+    """Return whole sentences on ``topic``: at least ``words`` words, and at most one sentence more."""
     sentences: list[str] = []
     count = 0
     while count < words:
@@ -93,13 +93,13 @@ def paragraph(rng: np.random.Generator, topic: Topic, words: int) -> str:
 
 
 def heading(rng: np.random.Generator, topic: Topic) -> str:
-    """A section heading as Markdown."""
+    """Return a section heading as Markdown."""
     place = _pick(rng, topic.place)
     return f"## {place[0].upper()}{place[1:]}: {_pick(rng, topic.thing)}"
 
 
 def pick_topic(rng: np.random.Generator) -> Topic:
-    """One of :data:`TOPICS`, each as likely as the others."""
+    """Return one of :data:`TOPICS`, each with equal probability."""
     return TOPICS[int(rng.integers(len(TOPICS)))]
 
 
@@ -119,7 +119,7 @@ def _sentence(rng: np.random.Generator, topic: Topic) -> str:
 
 
 def _plural(act: str, person: str) -> str:
-    """``act`` without its third-person ending where ``person`` is several people."""
+    """Return ``act`` without its third-person ending if ``person`` is several people."""
     if person not in ("two fishermen", "the neighbours", "the tenants upstairs"):
         return act
     verb, _, rest = act.partition(" ")

@@ -1,6 +1,6 @@
 """Drawn scenes with captions: shapes of a colour, number, size and place, in front of a backdrop.
 
-A caption describes everything drawn, so that the caption of another scene is wrong. All objects in a caption lie in the
+A caption describes everything drawn, so that the caption of another scene is wrong. All objects in a caption are in the
 central square of the image, which the preprocessing of CLIP keeps.
 """
 
@@ -24,7 +24,7 @@ COLOURS: Final = {
     "black": (26, 26, 30),
     "white": (246, 246, 242),
 }
-"""Colour words and their RGB, 0 to 255; each object is a shade of it."""
+"""Colour words and their RGB, 0 to 255; each object has a shade of its colour."""
 
 PLACES: Final = {
     "in the middle": (0.0, 0.0),
@@ -45,13 +45,13 @@ RELATIONS: Final = {
     "to the left of": (-1.0, 0.0),
     "to the right of": (1.0, 0.0),
 }
-"""Direction of the first group from the second."""
+"""Direction from the second group to the first, as x, y, y downwards."""
 
 NUMBERS: Final = {1: "a", 2: "two", 3: "three", 4: "four"}
 SMALLEST_SIDE: Final = 32
 _ROWS: Final = ("in the middle", "at the top", "at the bottom")  # places of several shapes side by side
 _COLUMNS: Final = ("on the left", "on the right")  # places of several shapes one above the other
-_RADII: Final = {"small": (0.075, 0.095), "large": (0.17, 0.2), "": (0.105, 0.125)}  # of the short side
+_RADII: Final = {"small": (0.075, 0.095), "large": (0.17, 0.2), "": (0.105, 0.125)}  # ranges in units of the short side
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Composition:
     Attributes:
         groups: one or two groups; two differ in shape and in colour.
         place: key of :data:`PLACES` for one group, of :data:`RELATIONS` for two.
-        backdrop: what stands behind.
+        backdrop: the backdrop behind the groups.
     """
 
     groups: tuple[Group, ...]
@@ -96,7 +96,7 @@ class Composition:
 
 @dataclass(frozen=True)
 class Scene:
-    """A drawn scene: RGB pixels, uint8 of shape (height, width, 3), and what it shows as one sentence and as data."""
+    """A drawn scene: RGB pixels, uint8 of shape (height, width, 3), and its content as one sentence and as data."""
 
     image: np.ndarray
     caption: str
@@ -106,8 +106,8 @@ class Scene:
 def draw_scene(rng: np.random.Generator, width: int, height: int, composition: Composition | None = None) -> Scene:
     """Draw ``composition``, by default a random one, at ``width`` by ``height`` pixels.
 
-    All chance comes from ``rng``: the same state of it gives the same bytes. Sharpness, the variance of the Laplacian,
-    lies far above 100 from 320 by 240 pixels upwards; :func:`blur` takes it below.
+    All randomness comes from ``rng``: the same state of it gives the same bytes. Sharpness, the variance of the
+    Laplacian, is far above 100 from 320 by 240 pixels upwards; :func:`blur` reduces it below 100.
 
     Raises:
         ValueError: a side is shorter than ``SMALLEST_SIDE`` pixels.
@@ -128,7 +128,7 @@ def draw_scene(rng: np.random.Generator, width: int, height: int, composition: C
 
 
 def compose(rng: np.random.Generator) -> Composition:
-    """A random composition: one group or two, on paper or landscape, each with equal probability."""
+    """Return a random composition: one group or two, on paper or landscape, each with equal probability."""
     backdrops = LANDSCAPES if rng.integers(2) else PAPERS
     backdrop = backdrops[int(rng.integers(len(backdrops)))]
     colours = [str(name) for name in rng.permutation([name for name in COLOURS if name not in backdrop.avoid])]
@@ -144,12 +144,12 @@ def compose(rng: np.random.Generator) -> Composition:
 
 
 def blur(image: np.ndarray, sigma: float) -> np.ndarray:
-    """``image`` out of focus: a Gaussian of ``sigma`` pixels over a uint8 image of any number of channels."""
+    """Return ``image`` out of focus: a Gaussian of ``sigma`` pixels over a uint8 image of any number of channels."""
     return cv2.GaussianBlur(image, (0, 0), sigma)
 
 
 def _layout(rng: np.random.Generator, composition: Composition) -> list[tuple[Group, list[tuple[float, float]], float]]:
-    """Group, centres of its shapes and their radius, in units of the short side from the image's centre."""
+    """Return group, centres of its shapes and their radius, in units of the short side from the image's centre."""
     jitter = rng.uniform(-0.02, 0.02, 2)
     place = composition.place
     if len(composition.groups) == 1:
@@ -158,7 +158,7 @@ def _layout(rng: np.random.Generator, composition: Composition) -> list[tuple[Gr
         centre = np.array(PLACES[place]) + jitter
         along = np.array((0.0, 1.0) if place in _COLUMNS else (1.0, 0.0))
         return [(group, _line_up(centre, along, group.count, radius), radius)]
-    # two groups face each other across the middle, each in a row or column along the border between them
+    # the two groups are on either side of the middle, each in a row or column along the border between them
     across = np.array(RELATIONS[place])
     placed = []
     for group, sign in zip(composition.groups, (1, -1), strict=True):
@@ -180,9 +180,9 @@ def _shade(rng: np.random.Generator, colour: str) -> tuple[int, int, int]:
 
 
 def _grain(rng: np.random.Generator, canvas: np.ndarray) -> np.ndarray:
-    """``canvas`` with fine grain, so that plain areas also count as sharp."""
+    """Return ``canvas`` with fine grain, so that plain areas also count as sharp."""
     shape = canvas.shape[:2]
-    # the sum of two uniform integers a pixel: nearly a bell curve, and the same on any machine
+    # the sum of two uniform integers per pixel is nearly normally distributed, and the same on any machine
     dice = rng.integers(-6, 7, shape, np.int8) + rng.integers(-6, 7, shape, np.int8)
     return np.clip(np.round(canvas + dice[..., None]), 0, 255).astype(np.uint8)
 

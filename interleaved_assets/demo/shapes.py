@@ -1,4 +1,4 @@
-"""Outlines of the shapes of the demo, and painting them: antialiased, shaded, hatched, with a shadow."""
+"""Outlines of the shapes of the demo, and their painting: antialiased, shaded, hatched, with a shadow."""
 
 from typing import Final
 
@@ -53,7 +53,7 @@ SHAPES: Final = tuple(_OUTLINES)
 
 
 def shape_mask(shape: str, radius: float, turn: float) -> np.ndarray:
-    """Coverage of ``shape`` in a square patch, uint8 of shape (side, side), 255 where a pixel lies wholly inside.
+    """Return the coverage of ``shape`` in a square patch, uint8 of shape (side, side), 255 for pixels wholly inside.
 
     ``radius`` is half the shape's size in pixels, ``turn`` its rotation in radians, clockwise.
     """
@@ -73,7 +73,7 @@ def paint_shape(
 ) -> None:
     """Paint one shape into ``canvas``, float32 RGB of shape (height, width, 3) with values 0 to 255, in place.
 
-    ``centre`` is x, y in pixels. What falls outside the canvas is left out.
+    ``centre`` is x, y in pixels. Parts outside the canvas are left out.
     """
     margin = max(2, round(radius * 0.35))  # room for the shadow
     mask = np.pad(shape_mask(shape, radius, turn), margin)
@@ -98,7 +98,10 @@ def paint_shape(
 
 
 def _shading(rgb: tuple[int, int, int], mask: np.ndarray, core: np.ndarray) -> np.ndarray:
-    """Colour of each pixel of the patch: lit from the top left, hatched, with a darker (on black: lighter) rim."""
+    """Return the colour of each pixel of the patch: lit from the top left, hatched, with a darker rim.
+
+    On black the rim is lighter.
+    """
     side = mask.shape[0]
     y, x = np.mgrid[:side, :side].astype(np.float32)
     light = 1.1 - 0.3 * (x + y) / (2 * side)

@@ -53,9 +53,9 @@ def write_demo_shards(folder: Path | str) -> list[Path]:
 
 
 def demo_shards() -> Iterator[tuple[str, list[Member]]]:
-    """Name below the raw root and members of each shard, one shard at a time."""
+    """Yield name below the raw root and members of each shard, one shard at a time."""
     for name, recipe in SHARDS.items():
-        # one generator for each shard, so that changing one shard does not change the bytes of others
+        # each shard has its own generator, so that changing one shard does not change the bytes of others
         yield name, list(recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())])))
 
 
@@ -117,7 +117,7 @@ def _galleries(rng: np.random.Generator) -> Iterator[Member]:
         key, items, note = f"gallery-{number:03d}", list[Item](), ""
         match number % 3:
             case 0:
-                # many pictures and few words: a high image-to-text ratio
+                # many pictures and few words give a high image-to-text ratio
                 items = [_small(rng) for _ in range(8 + number)]
                 items.insert(0, f"Gallery {number}")
                 note = "nearly all pictures"
@@ -166,7 +166,7 @@ def _mixed_keys(rng: np.random.Generator) -> Iterator[Member]:
         {"title": "Größe, naïve façade & 漢字", "emoji": "🌊"},
     ]
     for number, fields in enumerate(extra):
-        # the same stem in two folders: two documents, not one
+        # the same stem in two folders makes two documents, not one
         key = f"{'2023-05' if number % 2 else '2023-06'}/{number // 2:06d}"
         pictures = [sharp(rng, *(LANDSCAPE if number % 3 else PORTRAIT))]
         note = f"keys of its own: {', '.join(fields)}"
@@ -187,7 +187,7 @@ SHARDS: Final[dict[str, Callable[[np.random.Generator], Iterable[Member]]]] = {
 
 
 def _interleave(rng: np.random.Generator, pictures: Sequence[Picture], words: int) -> list[Item]:
-    """A heading, then for each picture a paragraph, its caption and the picture; about ``words`` words in total."""
+    """Return a heading, then for each picture a paragraph, its caption and the picture; ``words`` words in all."""
     topic = pick_topic(rng)
     items: list[Item] = [heading(rng, topic)]
     for picture in pictures:
@@ -196,14 +196,14 @@ def _interleave(rng: np.random.Generator, pictures: Sequence[Picture], words: in
 
 
 def _other_caption(rng: np.random.Generator, picture: Picture) -> str:
-    """A caption of the same kind that does not fit ``picture``."""
+    """Return a caption of the same kind that does not fit ``picture``."""
     while (caption := compose(rng).caption) == picture.caption:
         pass
     return caption
 
 
 def _pdf_fields(rng: np.random.Generator, key: str, number: int) -> dict[str, Any]:
-    """Fields as PDF extraction writes them; documents have different ones."""
+    """Return fields as PDF extraction writes them; documents have different ones."""
     fields: dict[str, Any] = {"pdf_name": f"{key}.pdf", "url": f"https://example.org/{key}.pdf"}
     if number % 3:
         share = round(float(rng.uniform(0.6, 0.98)), 4)
@@ -216,7 +216,7 @@ def _pdf_fields(rng: np.random.Generator, key: str, number: int) -> dict[str, An
 
 
 def _size(rng: np.random.Generator, scale: float) -> tuple[int, int]:
-    """Landscape in two of three cases, else portrait; sides in pixels, multiplied by ``scale``."""
+    """Return width and height in pixels, multiplied by ``scale``: landscape in two of three cases, else portrait."""
     width, height = PORTRAIT if rng.integers(3) == 0 else LANDSCAPE
     return round(width * scale), round(height * scale)
 
@@ -226,5 +226,5 @@ def _small(rng: np.random.Generator) -> Picture:
 
 
 def _digest(shard: str, number: int) -> str:
-    """32 hex digits, like the document names of MINT-1T."""
+    """Return 32 hex digits, like the document names of MINT-1T."""
     return hashlib.md5(f"{shard}/{number}".encode(), usedforsecurity=False).hexdigest()

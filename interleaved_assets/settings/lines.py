@@ -1,4 +1,4 @@
-"""Every setting as a line of a table: name, value, default, meaning."""
+"""Settings as lines of a table: name, value, default, meaning."""
 
 import json
 import re
@@ -15,14 +15,14 @@ class SettingLine(NamedTuple):
     """One setting in force."""
 
     name: str
-    """With its section, such as ``selection.min_sharpness``."""
+    """Name with its section, such as ``selection.min_sharpness``."""
     value: Any
     default: Any
     description: str
 
 
 def setting_lines(settings: Settings) -> Iterator[SettingLine]:
-    """Every setting in force, in the order of the file."""
+    """Yield every setting in force, in the order of the file."""
     for section in type(settings).model_fields:
         yield from _lines(section, getattr(settings, section))
 
@@ -38,18 +38,18 @@ def _lines(prefix: str, model: BaseModel) -> Iterator[SettingLine]:
 
 
 def meaning(field: FieldInfo) -> str:
-    """What a setting means, in one line; its docstring has several."""
+    """Return the meaning of a setting in one line; its docstring has several."""
     return " ".join((field.description or "").split())
 
 
 def as_toml(value: Any) -> str:
-    """The value of a setting as it stands in the file; empty for None, since TOML has no null."""
+    """Return the value of a setting as written in the file; empty for None, since TOML has no null."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
-        return repr(value + 0)  # of a byte size, the plain number
+        return repr(value + 0)  # a byte size becomes a plain number
     if isinstance(value, BaseModel):
         return as_toml(value.model_dump(exclude_none=True))
     if isinstance(value, Mapping):

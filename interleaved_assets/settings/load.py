@@ -1,4 +1,4 @@
-"""Find the settings file, read it, check it and make its relative paths absolute."""
+"""The settings file: find it, read it, check it and make its relative paths absolute."""
 
 import os
 import tomllib
@@ -21,13 +21,13 @@ from interleaved_assets.settings.sections import ENV_PREFIX, Settings
 FILE_NAME = "interleaved.toml"
 FILE_VARIABLE = "INTERLEAVED_SETTINGS"
 LARGEST_BYTES = 2**20
-"""Of a settings file; a larger one is another file, named by mistake."""
+"""Most bytes of a settings file; a larger one is another file, named by mistake."""
 HOME_VARIABLE = "INTERLEAVED_HOME"
 """Environment variable of the Makefile with the folder of the Dagster instance; not a setting."""
 
 
 def settings_path() -> Path:
-    """The settings file in force; raises SettingsError if there is none, or its folder cannot be searched."""
+    """Return the settings file in force; raise SettingsError if there is none, or its folder cannot be searched."""
     if (found := _present_file()) is not None:
         return found
     raise SettingsError(
@@ -38,9 +38,9 @@ def settings_path() -> Path:
 
 
 def load_settings_or_defaults(path: Path | str | None = None) -> Settings:
-    """:func:`load_settings`; the defaults, with what the environment sets, where no file is named and none is found.
+    """Return :func:`load_settings`, or the defaults with the environment's settings if no file is named or found.
 
-    For work on single files, which needs no roots.
+    This is for work on single files, which needs no roots.
     """
     if path is None and not os.environ.get(FILE_VARIABLE) and _present_file() is None:
         return parse_settings("", Path.cwd() / FILE_NAME)
@@ -56,7 +56,7 @@ def load_settings(path: Path | str | None = None) -> Settings:
     """
     file = settings_path() if path is None else Path(path)
     try:
-        with LocalFile(file, str(file)) as opened:  # refuses a FIFO, which would be waited for, and devices
+        with LocalFile(file, str(file)) as opened:  # refuses devices and a FIFO, for which reading would wait
             if opened.size > LARGEST_BYTES:
                 raise SettingsError(f"{file} has {opened.size:,} bytes, and a settings file at most {LARGEST_BYTES:,}")
             text = bytes(opened.read_at(0, opened.size)).decode("utf-8")
@@ -72,7 +72,7 @@ def load_settings(path: Path | str | None = None) -> Settings:
 
 
 def parse_settings(text: str, file: Path) -> Settings:
-    """The settings in ``text``, checked and completed as the content of ``file``, which need not exist."""
+    """Return the settings in ``text``, checked and completed as the content of ``file``, which need not exist."""
     try:
         return _parsed(text, file)
     except RecursionError:
@@ -82,7 +82,7 @@ def parse_settings(text: str, file: Path) -> Settings:
 def _parsed(text: str, file: Path) -> Settings:
     try:
         raw = tomllib.loads(text)
-    except ValueError as error:  # of an invalid text, or of a number with thousands of digits
+    except ValueError as error:  # the text is invalid, or a number has thousands of digits
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
     refuse_unknown_variables((FILE_VARIABLE, HOME_VARIABLE))
     try:
@@ -94,7 +94,7 @@ def _parsed(text: str, file: Path) -> Settings:
         ) from error
     except ValidationError as error:
         lines = "\n".join(f"  {describe(problem)}" for problem in error.errors())
-        raise SettingsError(f"{file}:\n{lines}") from None  # its traceback would repeat what was given
+        raise SettingsError(f"{file}:\n{lines}") from None  # its traceback would repeat the given values
     refuse_secrets(settings, file)
     try:
         applicable_filters(settings.selection, _measured_columns(settings))
@@ -116,7 +116,7 @@ def _parsed(text: str, file: Path) -> Settings:
 
 
 def _measured_columns(settings: Settings) -> list[str]:
-    """The columns of scores that a shard gets under ``settings``."""
+    """Return the columns of scores that a shard gets under ``settings``."""
     columns = [column.name for column in score_columns(settings.scoring)]
     if settings.clip.enabled:
         columns += ["clip_score", *settings.clip.head_columns]
@@ -124,7 +124,7 @@ def _measured_columns(settings: Settings) -> list[str]:
 
 
 def _candidates() -> list[Path]:
-    """The places where the settings file may be, the first one that exists is taken."""
+    """Return the places where the settings file may be; the first one that exists is used."""
     if named := os.environ.get(FILE_VARIABLE):
         return [Path(named)]
     home = os.environ.get("DAGSTER_HOME")

@@ -1,4 +1,4 @@
-"""Messages about settings that do not fit: wrong values, unknown keys and unknown environment variables."""
+"""Messages about invalid settings: wrong values, unknown keys and unknown environment variables."""
 
 import os
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from interleaved_assets.settings.sections import ENV_PREFIX, Settings
 
 
 def describe(problem: Any) -> str:
-    """One line on a problem that pydantic reports; it never has a value that may be a secret."""
+    """Describe a problem that pydantic reports, in one line; it never has a value that may be a secret."""
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
     if problem["type"] == "extra_forbidden":
         known = _known_keys(problem["loc"][:-1])
         return f"{key}: unknown key; allowed here: {', '.join(known)}"
-    if problem["type"] == "value_error":  # of a check of this package, which says what is wrong and what is allowed
+    if problem["type"] == "value_error":  # a check of this package says what is wrong and what is allowed
         return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
     field = _field_at(problem["loc"])
     about = f" ({meaning(field)})" if field is not None and field.description else ""
@@ -25,7 +25,7 @@ def describe(problem: Any) -> str:
 
 
 def _given(problem: Any) -> str:
-    """The value given, where it cannot be a secret; its type for texts, lists and storage."""
+    """Return the given value if it cannot be a secret; for texts, lists and storage, return its type."""
     value, field = problem["input"], _field_at(problem["loc"])
     is_text = field is not None and field.annotation in (str, str | None)
     if problem["loc"][:1] in ((), ("storage",)) or is_text or not isinstance(value, str | int | float | bool | None):

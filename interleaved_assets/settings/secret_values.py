@@ -1,4 +1,4 @@
-"""Refuse settings that may contain a secret: settings are sent with every run and written to records."""
+"""The check that settings contain no secret: settings are sent with every run and written to records."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,9 +11,9 @@ from interleaved_assets.settings.sections import Settings
 
 
 def refuse_secrets(settings: Settings, file: Path) -> None:
-    """Raise where a URL may contain a secret, or an option is not known to be public; the message has no value."""
+    """Raise if a URL may contain a secret, or an option is not known to be public; the message has no value."""
     for name, value in _texts(settings.model_dump()):
-        # the scheme may be left out of an option that names a host
+        # an option that names a host may lack the scheme
         if has_user(value) or (name.startswith("storage.options.") and has_user(f"https://{value}")):
             raise SettingsError(
                 f"{file}: {name} has a user or password in its URL, and settings are sent with every run: leave it out "
@@ -35,7 +35,7 @@ def refuse_secrets(settings: Settings, file: Path) -> None:
 
 
 def _texts(values: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in the settings, also inside tables and lists, with the name of its setting."""
+    """Yield every text in the settings, also inside tables and lists, with the name of its setting."""
     if isinstance(values, str):
         yield name, values
     elif isinstance(values, Mapping):

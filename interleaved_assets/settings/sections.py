@@ -57,7 +57,7 @@ class PluginSettings(_Section):
 
 
 class StorageSettings(_Section):
-    """Where shards come from and where outputs go."""
+    """The roots of raw shards and of outputs."""
 
     raw_root: str = Field(min_length=1, default="data/raw")
     """Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file."""
@@ -68,16 +68,16 @@ class StorageSettings(_Section):
     that hold no secret. Default none."""
 
     def options_by_scheme(self) -> StorageOptionsByScheme:
-        """:attr:`options` for the schemes of the two roots; other schemes have none."""
+        """Return :attr:`options` for the schemes of the two roots; other schemes have none."""
         return by_scheme(self.options, (self.raw_root, self.output_root))
 
     def shard(self, key: str) -> ShardPaths:
-        """The paths of the shard with this partition key, with :attr:`options`."""
+        """Return the paths of the shard with this partition key, with :attr:`options`."""
         return ShardPaths(self.output_root, key, self.options)
 
 
 class ReadingSettings(_Section):
-    """The layout of raw shards: what a sample is, and the fields of a document's JSON."""
+    """The layout of raw shards: the form of a sample, and the fields of a document's JSON."""
 
     layout: Layout = "interleaved"
     """interleaved: each sample is a JSON that lists its texts and images. images: each sample is the members with the
@@ -99,7 +99,7 @@ class ReadingSettings(_Section):
     """JSON lists with one entry per text. Default none."""
 
     def for_tars(self) -> ShardLayout:
-        """The layout as the reader of tars takes it."""
+        """Return the layout as the reader of tars takes it."""
         return ShardLayout(**self.model_dump())
 
 
@@ -115,9 +115,9 @@ class ErrorSettings(_Section):
 
 
 class PublishSettings(_Section):
-    """What a shard must be like to become a final tar; others fail, before anything of them is published.
+    """Requirements for a final tar. A shard that does not meet them fails before any part of it is published.
 
-    No stage depends on the bounds: a changed one holds for the shards that are made from then on.
+    No stage depends on the bounds: a changed bound applies to shards that are made after the change.
     """
 
     max_empty_samples: Share = 0.9
@@ -130,11 +130,11 @@ class PublishSettings(_Section):
     """Largest share of a shard's samples that may lose rows to errors in one stage, by drop_row or drop_sample, 0 to 1;
     above it the shard fails. 1 turns it off. Default 0.5."""
     accept_incomplete: bool = False
-    """Whether to take what can be read of a tar that is cut or damaged, has no end mark, or has data after it; else the
-    shard fails. Default false."""
+    """If true, the readable part of a tar is used that is cut or damaged, has no end mark, or has data after it; else
+    the shard fails. Default false."""
     unreferenced_images: bool = False
-    """Whether images that no document names, and no filter has judged, go on into filtered and final_tars; else they
-    are counted and stay in normalized. Default false."""
+    """If true, images that no document names, and no filter has judged, are copied to filtered and final_tars; else
+    they are counted and stay in normalized. Default false."""
 
 
 class RunSettings(_Section):
@@ -155,11 +155,11 @@ class RunSettings(_Section):
     keep_days: int = Field(default=90, ge=1, le=36_500)
     """Days after which a run is deleted if all of its results were replaced by later runs. Default 90."""
     pictures: bool = True
-    """Whether each shard gets plots and small pictures in the metadata of filtered, at most 12 kB, and an HTML page
+    """If true, each shard gets plots and small pictures in the metadata of filtered, at most 12 kB, and an HTML page
     with more of them. Default true."""
     executor: str = "in_process"
-    """Where steps run: in_process, one process for the run; multiprocess, one for each step; ray, the shards of a step
-    on a Ray cluster; k8s, a Kubernetes job for each step; module:attribute, such as my_team.executors:celery, an
+    """Executor of the steps: in_process, one process for the run; multiprocess, one for each step; ray, the shards of a
+    step on a Ray cluster; k8s, a Kubernetes job for each step; module:attribute, such as my_team.executors:celery, an
     executor of your own, which reads its tags on the GPU step. Default in_process."""
 
     @field_validator("executor")
@@ -173,31 +173,31 @@ class RunSettings(_Section):
 
 
 class LimitSettings(_Section):
-    """What a raw shard may ask for; final tars are held to the same, so that they can be read."""
+    """Limits of a raw shard. Final tars have the same limits, so that they can be read."""
 
     max_member_bytes: Bytes = ByteSize(LIMITS.max_member_bytes)
     """Bytes of one member or image; a larger one is not read and its row gets the error member_too_large. At least 1
     MiB. Default 1 GiB (1073741824)."""
     max_document_bytes: Bytes = ByteSize(LIMITS.max_document_bytes)
-    """Bytes of one JSON; a larger one is kept as it is, its row with the error document_too_large. At least 1 MiB.
+    """Bytes of one JSON; a larger one is kept as it is, and its row gets the error document_too_large. At least 1 MiB.
     Default 64 MiB (67108864)."""
     max_sample_bytes: Bytes = ByteSize(LIMITS.max_sample_bytes)
-    """Bytes that the rows of one sample may take together; images beyond it get the error sample_too_large. At least 1
-    MiB. Default 512 MiB (536870912)."""
+    """Bytes of the rows of one sample together; images beyond it get the error sample_too_large. At least 1 MiB.
+    Default 512 MiB (536870912)."""
     max_columns: int = Field(default=LIMITS.max_columns, ge=1, le=_MOST)
-    """Passthrough columns of one shard; a document that would bring more gets the error document_too_large. Default
-    1000."""
+    """Passthrough columns of one shard; a document that would add more gets the error document_too_large. Default 1000.
+    """
     max_unpacked_bytes: Bytes = ByteSize(LIMITS.max_unpacked_bytes)
-    """Bytes that a compressed raw shard may unpack to on temporary disk; a larger one fails. At least 1 MiB. Default 2
+    """Bytes of a compressed raw shard when unpacked on temporary disk; a larger one fails. At least 1 MiB. Default 2
     GiB (2147483648)."""
 
     def for_tars(self) -> TarLimits:
-        """The limits as reader and writer of tars take them."""
+        """Return the limits as reader and writer of tars take them."""
         return TarLimits(**{name: int(getattr(self, name)) for name in TarLimits._fields})
 
 
 class FinalTarsSettings(_Section):
-    """How large a final tar may be; the final tar of a shard beyond that is split into several."""
+    """The size of a final tar; the final tar of a shard that exceeds it is split into several."""
 
     max_samples_per_tar: int | None = Field(default=None, ge=1, le=_MOST)
     """Most samples in one final tar; those of a larger shard are split evenly into tars of at most as many,
@@ -207,7 +207,7 @@ class FinalTarsSettings(_Section):
     A sample that alone takes more gets a tar of its own. Default none: one tar a shard."""
 
     def bounds(self) -> dict[str, int]:
-        """The bounds that are set, by name."""
+        """Return the bounds that are set, by name."""
         return {name: int(value) for name, value in self if value is not None}
 
 
@@ -215,15 +215,15 @@ class PageSettings(_Section):
     """The page with a shard's documents, written after selection. No stage depends on these."""
 
     enabled: bool = True
-    """Whether selection writes pages/<key>.html below the output root for each shard: its documents, with what was
-    dropped in its place. Default true."""
+    """If true, selection writes pages/<key>.html below the output root for each shard: its documents, with dropped rows
+    in their places. Default true."""
     max_documents: int = Field(default=200, ge=1, le=2000)
-    """Most documents on a page, about 25 KB each; of a larger shard those with dropped rows come first, of every reason
-    in turn. Default 200."""
+    """Most documents on a page, about 25 KB each; for a larger shard, documents with dropped rows come first, of every
+    reason in turn. Default 200."""
 
 
 class ServeSettings(_Section):
-    """Where ``interleaved serve`` shows report, pages and ledgers. No stage depends on it."""
+    """The address at which ``interleaved serve`` shows report, pages and ledgers. No stage depends on it."""
 
     url: Annotated[str, Field(pattern=r"^(https?://[^\s?#@/]+(/[^\s?#]*)?)?$")] = ""
     """Address of interleaved serve, such as http://127.0.0.1:3010, to which the entries page, report, ledger and record
@@ -232,10 +232,10 @@ class ServeSettings(_Section):
 
 
 class WatchSettings(_Section):
-    """How the sensor looks for new and changed shards."""
+    """The sensor, which looks for new and changed shards."""
 
     enabled: bool = False
-    """Whether the sensor is on from the start; else it is turned on in the UI. The schedule daily_report always is.
+    """If true, the sensor is on from the start; else it is turned on in the UI. The schedule daily_report is always on.
     Default false."""
     interval_seconds: int = Field(default=60, ge=5, le=86_400)
     """Seconds between two ticks of the sensor. Default 60."""
@@ -292,18 +292,18 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
-    # the first field, because fields are validated in this order
+    # plugins is the first field, because fields are validated in this order
     plugins: PluginSettings = Field(default_factory=PluginSettings, description="Modules with own scorers and filters.")
     storage: StorageSettings = Field(default_factory=StorageSettings, description="Roots of input and output.")
     reading: ReadingSettings = Field(default_factory=ReadingSettings, description="Layout of the documents' JSON.")
     errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Policy for rows that cannot be read.")
     publish: PublishSettings = Field(
-        default_factory=PublishSettings, description="What a shard must be like to be published."
+        default_factory=PublishSettings, description="Requirements for publishing a shard."
     )
     run: RunSettings = Field(default_factory=RunSettings, description="Size of runs, parallelism, memory.")
-    limits: LimitSettings = Field(default_factory=LimitSettings, description="What a raw shard may ask for.")
+    limits: LimitSettings = Field(default_factory=LimitSettings, description="Limits of a raw shard.")
     final_tars: FinalTarsSettings = Field(
-        default_factory=FinalTarsSettings, description="When the final tar of a shard is split."
+        default_factory=FinalTarsSettings, description="Size of final tars, beyond which they are split."
     )
     pages: PageSettings = Field(default_factory=PageSettings, description="Pages with the documents of shards.")
     serve: ServeSettings = Field(
@@ -311,7 +311,9 @@ class Settings(BaseSettings):
     )
     watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
     checks: CheckSettings = Field(default_factory=CheckSettings, description="Bounds that shards are checked against.")
-    scoring: ScoringSettings = Field(default_factory=ScoringSettings, description="What is measured, and how.")
+    scoring: ScoringSettings = Field(
+        default_factory=ScoringSettings, description="Scores of images, and their options."
+    )
     clip: ClipSettings = Field(default_factory=ClipSettings, description="CLIP model, heads and device.")
     selection: SelectionSettings = Field(default_factory=SelectionSettings, description="Filters and thresholds.")
     export: ExportSettings = Field(default_factory=ExportSettings, description="Images as tars with their tables.")

@@ -27,7 +27,7 @@ _HEAD: Final = """\
 
 
 def settings_template(raw_root: str, output_root: str) -> str:
-    """The text of a new settings file for these roots."""
+    """Return the text of a new settings file for these roots."""
     values = {**_RECOMMENDED, "storage.raw_root": raw_root, "storage.output_root": output_root}
     parts = [_HEAD]
     lines = setting_lines(Settings.model_construct())
@@ -38,11 +38,11 @@ def settings_template(raw_root: str, output_root: str) -> str:
 
 
 def _setting(line: SettingLine, values: Mapping[str, Any]) -> str:
-    """One setting, of a section's table by its dotted name, so that each can be uncommented alone."""
+    """Return the lines of one setting, with its name below the section, so that each can be uncommented alone."""
     about = textwrap.fill(line.description, _WIDTH, initial_indent="# ", subsequent_indent="# ")
     key = line.name.partition(".")[2]
     if line.name in values:
         return f"\n{about}\n{key} = {as_toml(values[line.name])}\n"
-    # TOML has no null: where the default is none, the line has no value
+    # TOML has no null, so the line has no value if the default is none
     default = "" if line.default is None else as_toml(line.default)
     return f"\n{about}\n{f'# {key} = {default}'.rstrip()}\n"

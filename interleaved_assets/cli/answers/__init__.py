@@ -1,1 +1,1 @@
-"""The work of the commands: each module reads what its command needs, and prints the answer."""
+"""The work of the commands: each module reads the files that its command needs, and prints the answer."""

@@ -36,7 +36,7 @@ def show_conversions(
     overwrite: bool,
     as_json: bool,
 ) -> int:
-    """Convert shards and print a line for each; returns the exit code: 2 where one failed."""
+    """Convert shards, print a line for each, and return the exit code: 2 if one failed."""
     settings, out = with_policy(load_settings_or_defaults(file), policy), console()
     selection = selection_settings(settings, names_and_values(filters), whole_section=whole_section)
     if selection is not None:

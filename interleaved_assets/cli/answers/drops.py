@@ -1,4 +1,4 @@
-"""``interleaved drops``: the ledgers of one shard, with what the rows held."""
+"""The work of ``interleaved drops``: print the ledgers of one shard, with the contents of the rows."""
 
 from typing import Any, Final
 
@@ -16,11 +16,11 @@ from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import load_settings
 
 LONGEST_CONTENT: Final = 200
-"""Characters of a row's content in the table."""
+"""Most characters of a row's content in the table."""
 
 
 def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: bool) -> int:
-    """Print the dropped rows of a shard, as a table or as one JSON object a line; returns the exit code."""
+    """Print the dropped rows of a shard, as a table or as one JSON object a line, and return the exit code."""
     paths = load_settings(file).storage.shard(shard)
     records = read_valid_records(paths, (*LEDGER_STAGES, IMAGE_EXPORT))
     if not records:

@@ -1,4 +1,4 @@
-"""``interleaved forget``: what is stored for shards whose raw tar is gone, listed or removed."""
+"""The work of ``interleaved forget``: list or remove the stored files of shards whose raw tar is gone."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _HOME_OF_MAKE: Final = ".dagster_home"
 
 
 def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, remove: bool, as_json: bool) -> int:
-    """List or remove the stored files of ``shards``, or of all vanished ones; returns the exit code."""
+    """List or remove the stored files of ``shards``, or of all vanished ones, and return the exit code."""
     settings, out = load_settings(file), console()
     home = _instance_home()
 
@@ -23,7 +23,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
         return vanished_shards(settings.storage) if vanished else shards
 
     if home is not None:
-        from interleaved_assets.defs.forget import forget_in  # with Dagster, which takes a second
+        from interleaved_assets.defs.forget import forget_in  # imports Dagster, which takes a second
 
         files = forget_in(home, keys, settings, remove=remove)
     else:
@@ -48,7 +48,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
 
 
 def _instance_home() -> Path | None:
-    """The folder of the Dagster instance: ``DAGSTER_HOME``, else the one that ``make`` uses here; None without either.
+    """Return the folder of the Dagster instance: ``DAGSTER_HOME``, else the one of ``make`` here, else None.
 
     Raises:
         StorageError: the folder cannot be searched.

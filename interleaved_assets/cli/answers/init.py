@@ -1,4 +1,4 @@
-"""``interleaved init``: a settings file for one's own data."""
+"""The work of ``interleaved init``: write a settings file for a project."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from interleaved_assets.settings import parse_settings, settings_template
 
 
 def write_settings(*, file: str, raw_root: str, output_root: str, as_json: bool) -> int:
-    """Write a commented settings file and print what comes next; returns the exit code."""
+    """Write a commented settings file, print the next steps, and return the exit code."""
     path = Path(file)
     text = settings_template(raw_root, output_root)
     settings = parse_settings(text, path)
     if not path.parent.is_dir():
         raise StorageError(f"cannot write {file}: there is no folder {path.parent}; create it, or name another file")
-    # whole or not at all: a part of it would be in the way of the next attempt
+    # written whole or not at all: a partial file would block the next attempt
     if not create_file(str(path), text.encode()):
         raise StorageError(f"{path} exists and is not changed: name another file with --file")
     if as_json:

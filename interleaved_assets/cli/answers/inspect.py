@@ -1,4 +1,4 @@
-"""``interleaved inspect``: what is in shard files."""
+"""The work of ``interleaved inspect``: print the contents of shard files."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,11 +22,11 @@ from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import load_settings_or_defaults
 
 ITEMS_SHOWN: Final = 20
-"""Rows of a document that are printed."""
+"""Most rows of a document that are printed."""
 
 
 def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
-    """Print what is in each file; returns the exit code: 2 where one cannot be read."""
+    """Print the contents of each file, and return the exit code: 2 if one cannot be read."""
     settings, out = load_settings_or_defaults(file), console()
     files = find_shard_files(inputs, settings.storage)
     failed = 0

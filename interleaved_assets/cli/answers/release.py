@@ -1,4 +1,4 @@
-"""``interleaved release``: freeze the current final tars as a release."""
+"""The work of ``interleaved release``: freeze the current final tars as a release."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ def show_release(
     allow_duplicates: bool,
     as_json: bool,
 ) -> int:
-    """Make the release and print what it holds and where; returns the exit code."""
+    """Make the release, print its contents and its place, and return the exit code."""
     out = console()
     watch = partial(progress, out=out, as_json=as_json, lines=True)
     settings = load_settings(file)

@@ -1,4 +1,4 @@
-"""``interleaved report``: the report on the data set, without Dagster."""
+"""The work of ``interleaved report``: write the report on the data set, without Dagster."""
 
 from interleaved_assets.cli.answers.status import no_shards
 from interleaved_assets.cli.terminal.browser import open_page
@@ -11,7 +11,7 @@ from interleaved_assets.settings import load_settings
 
 
 def show_report(file: str | None, *, in_browser: bool, as_json: bool) -> int:
-    """Write the report and print its place and totals; returns the exit code: 1 where there are no shards."""
+    """Write the report, print its place and totals, and return the exit code: 1 if there are no shards."""
     settings, out = load_settings(file), console()
     found = read_dataset_status(settings)
     if not found.keys:

@@ -1,4 +1,4 @@
-"""``interleaved run``: shards through the stages, without Dagster."""
+"""The work of ``interleaved run``: take shards through the stages, without Dagster."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from interleaved_assets.settings import Settings, load_settings
 
 
 def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_json: bool) -> int:
-    """Bring ``shards`` up to date, or all that are not current; returns the exit code: 2 where one failed."""
+    """Bring ``shards``, or all that are not current, up to date, and return the exit code: 2 if one failed."""
     settings, out = load_settings(file), console()
     chosen = list(dict.fromkeys(shards))
     if not chosen:
@@ -73,7 +73,7 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
 
 
 class _Published:
-    """Counts of the shards that have a final tar: what went into ``normalized``, and what is in the tars."""
+    """Counts of the shards that have a final tar: of the input of ``normalized``, and of the tars."""
 
     def __init__(self) -> None:
         self._before: dict[str, Counts] = {}
@@ -87,13 +87,13 @@ class _Published:
             self._kept += record.counts_out
 
     def text(self) -> str:
-        """Such as ``16 of 17 samples, 24 of 29 images, 107 of 113 rows``."""
+        """Return the counts in words, such as ``16 of 17 samples, 24 of 29 images, 107 of 113 rows``."""
         return ", ".join(tally.text for tally in tallies(self._read, self._kept))
 
 
 def _store_pictures(outcome: StageOutcome, settings: Settings) -> str:
-    """Write what the UI shows of the shard, as a run in Dagster does; returns why that failed, else nothing."""
-    from interleaved_assets.reporting.shard.stored_pictures import store_pictures  # not where nothing is to be made
+    """Write the pictures of the shard for the UI, as a run in Dagster does; return the error, or an empty text."""
+    from interleaved_assets.reporting.shard.stored_pictures import store_pictures  # not imported if all is current
 
     try:
         store_pictures(outcome.record, settings)

@@ -1,4 +1,4 @@
-"""``interleaved score`` and ``interleaved select``: the scores of one shard file, and its rows that pass thresholds."""
+"""The work of ``interleaved score`` and ``interleaved select``: score one shard file, select its rows by thresholds."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def show_scored(
     overwrite: bool,
     as_json: bool,
 ) -> int:
-    """Write the scores of one shard file and print what they are; returns the exit code."""
+    """Write the scores of one shard file, print a summary, and return the exit code."""
     settings, out = with_scorers(load_settings_or_defaults(file), scorers, clip=clip), console()
     with progress("scoring", 1, out, as_json=as_json):
         scored = score_file(_one_file(shard, settings.storage), scores, settings, overwrite=overwrite)
@@ -47,7 +47,7 @@ def show_selected(
     overwrite: bool,
     as_json: bool,
 ) -> int:
-    """Write the rows of one shard file that pass the thresholds, and the ledger; returns the exit code."""
+    """Write the rows of one shard file that pass the thresholds, and the ledger; return the exit code."""
     settings, out = with_policy(load_settings_or_defaults(file), policy), console()
     ledger = ledger or f"{output}.dropped.parquet"
     whole_section = not filters

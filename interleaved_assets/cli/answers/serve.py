@@ -1,4 +1,4 @@
-"""``interleaved serve``: report, pages and ledgers in the browser, also of a bucket."""
+"""The work of ``interleaved serve``: show report, pages and ledgers in the browser, also those of a bucket."""
 
 import sys
 from typing import Final
@@ -13,7 +13,7 @@ PORT: Final = 3010
 
 
 def show_outputs(file: str | None, *, port: int | None, as_json: bool) -> int:
-    """Serve the outputs until Ctrl-C; returns the exit code."""
+    """Serve the outputs until Ctrl-C, and return the exit code."""
     settings = load_settings(file)
     root = settings.storage.output_root
     with OutputServer(settings, port or port_of(settings.serve)) as server:
@@ -22,7 +22,7 @@ def show_outputs(file: str | None, *, port: int | None, as_json: bool) -> int:
             print_json({"url": url, "output_root": root})
         else:
             console().print_line(f"{root} is at {url} for reading; Ctrl-C ends it")
-        sys.stdout.flush()  # whoever waits for this line
+        sys.stdout.flush()  # another process may wait for this line
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -31,6 +31,6 @@ def show_outputs(file: str | None, *, port: int | None, as_json: bool) -> int:
 
 
 def port_of(serve: ServeSettings) -> int:
-    """The port in ``serve.url`` where that is on this machine, else the default."""
+    """Return the port in ``serve.url`` if its host is this machine, else the default."""
     parts = urlsplit(serve.url)
     return (parts.port or PORT) if parts.hostname in (HOST, "localhost") else PORT

@@ -1,4 +1,4 @@
-"""``interleaved settings``: every setting in force."""
+"""The work of ``interleaved settings``: print every setting in force."""
 
 from pydantic_core import to_jsonable_python
 from rich.table import Table
@@ -8,7 +8,7 @@ from interleaved_assets.settings import as_toml, load_settings, setting_lines
 
 
 def show_settings(file: str | None, *, as_json: bool) -> int:
-    """Print every setting in force; returns the exit code."""
+    """Print every setting in force, and return the exit code."""
     lines = list(setting_lines(load_settings(file)))
     if as_json:
         print_json(

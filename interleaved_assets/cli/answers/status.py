@@ -1,4 +1,4 @@
-"""``interleaved status``: which shards are not current, why, and what a run would make."""
+"""The work of ``interleaved status``: print the shards that are not current, the reasons, and the stages of a run."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +20,7 @@ FAILURES_SHOWN: Final = 20
 
 
 def show_status(file: str | None, *, as_json: bool) -> int:
-    """Print the shards by status, with the stages that a run would make; returns the exit code."""
+    """Print the shards by status, with the stages that a run would make, and return the exit code."""
     settings, out = load_settings(file), console()
     dataset = read_dataset_status(settings)
     if dataset.problem:
@@ -61,7 +61,7 @@ def show_status(file: str | None, *, as_json: bool) -> int:
 
 
 def _failures(dataset: DatasetStatus, statuses: Mapping[str, Status]) -> list[str]:
-    """A line for each failed shard with its error, and one for final tars that are from before."""
+    """Return a line for each failed shard with its error, and a line about final tars from before the failures."""
     failed = {key: status for key, status in statuses.items() if status.state is State.FAILED}
     lines = []
     for key, status in list(failed.items())[:FAILURES_SHOWN]:
@@ -75,7 +75,7 @@ def _failures(dataset: DatasetStatus, statuses: Mapping[str, Status]) -> list[st
 
 
 def no_shards(raw_root: str) -> str:
-    """What commands print where the raw root holds no shard."""
+    """Return the message for a raw root without shards."""
     return f"no shards: no file below {raw_root} has a name that ends in .tar, .tar.gz or .tgz"
 
 

@@ -1,4 +1,4 @@
-"""``interleaved trace``: one sample, or one final tar, through the stored outputs and records of the stages."""
+"""The work of ``interleaved trace``: follow a sample or a final tar through the stored outputs and records."""
 
 import json
 from collections import Counter
@@ -21,10 +21,10 @@ _MEMBERS_SHOWN: Final = 12
 
 
 def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_row: bool, as_json: bool) -> int:
-    """Print the path of a sample, with ``every_row`` each kept row and member of it; returns the exit code."""
+    """Print the path of a sample, and return the exit code. With ``every_row`` each kept row and member is printed."""
     settings, out = load_settings(file), console()
     stages = stage_dag(settings)
-    # recorded shards, not those below the raw root: outputs of a removed raw shard are still there
+    # recorded shards, not those below the raw root: outputs of a removed raw shard still exist
     keys = [shard] if shard else sorted(recorded_stages(settings.storage, stages))
     found: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
@@ -53,7 +53,7 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
 
 
 def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:
-    """``keys``, each counted when its search begins: shards without the sample yield nothing."""
+    """Yield ``keys``, and count each when its search begins, because shards without the sample yield nothing."""
     for key in keys:
         advance()
         yield key
@@ -89,7 +89,7 @@ def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
 
 
 def _facts_of_place(trace: StageTrace) -> dict[str, Any]:
-    """The tar and the members of the sample; why they are not known; or nothing, of a stage that writes tables."""
+    """Return the tar and the members of the sample, or the error; nothing for a stage that writes tables."""
     if trace.in_tar is None:
         return {}
     if isinstance(trace.in_tar, InterleavedError):
@@ -98,7 +98,7 @@ def _facts_of_place(trace: StageTrace) -> dict[str, Any]:
 
 
 def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
-    """Print the origin of a tar; returns 2 where its bytes differ from those that were written."""
+    """Print the origin of a tar, and return the exit code: 2 if its bytes differ from those that were written."""
     trace = trace_tar(uri, load_settings(file))
     if as_json:
         print_json(_facts_of_tar(trace))
@@ -130,7 +130,7 @@ def _print_tar(trace: TarTrace, out: DataConsole) -> None:
         lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
         if record.packages:
             lines.append(("packages", ", ".join(" ".join(package) for package in record.packages.items())))
-        if record.notes:  # the device and the model of CLIP, the filters that were applied
+        if record.notes:  # such as the device and the model of CLIP, or the applied filters
             lines.append(("notes", json.dumps(record.notes, ensure_ascii=False, sort_keys=True)))
         out.print_facts(lines)
 
@@ -176,7 +176,7 @@ def _rows_table(rows: Sequence[TracedRow], *, every_row: bool) -> Table:
 
 
 def _summed_up(rows: Sequence[TracedRow]) -> tuple[str, ...]:
-    """One line for rows that follow one another and have nothing to report."""
+    """Return one line for consecutive rows that have nothing to report."""
     counts = Counter(row.modality for row in rows)
     ranges = {
         name: (min(values), max(values))

@@ -1,4 +1,4 @@
-"""``interleaved validate``: whether shard files are sound."""
+"""The work of ``interleaved validate``: check whether shard files are sound."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from interleaved_assets.settings import load_settings_or_defaults
 
 
 def show_findings(file: str | None, *, inputs: Sequence[str], no_decode: bool, as_json: bool) -> int:
-    """Print what is wrong with each file; returns the exit code: 0 sound, 1 findings, 2 a file cannot be read."""
+    """Print the findings of each file, and return the exit code: 0 sound, 1 findings, 2 a file cannot be read."""
     settings, out = load_settings_or_defaults(file), console()
     files = find_shard_files(inputs, settings.storage)
     unsound = unread = 0

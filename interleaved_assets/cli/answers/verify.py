@@ -1,4 +1,4 @@
-"""``interleaved verify``: whether a release is still what its manifest says."""
+"""The work of ``interleaved verify``: check whether a release still agrees with its manifest."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from interleaved_assets.settings import load_settings, load_settings_or_defaults
 
 
 def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
-    """Print one line for each finding, and a sum; returns 0 where there is none, else 1.
+    """Print one line for each finding, and a sum; return 0 if there is no finding, else 1.
 
     ``release`` is its name, or a path or URL of its manifest or folder, for which no settings file is needed.
     """

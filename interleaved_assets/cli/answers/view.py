@@ -1,4 +1,4 @@
-"""``interleaved view``: the documents of a shard, or of a tar or Parquet file, on one HTML page."""
+"""The work of ``interleaved view``: show the documents of a shard, or of a tar or Parquet file, on one HTML page."""
 
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -31,12 +31,12 @@ def show_documents(
     overwrite: bool,
     as_json: bool,
 ) -> int:
-    """Write the page of a shard or a file; returns 1 where there is no such shard, document or reason."""
+    """Write the page of a shard or a file; return 1 if there is no such shard, document or reason."""
     out = console()
     choice = Choice(limit or random or DEFAULT_LIMIT, sample_ids, reasons, random, seed)
     path = page_file or f"{PurePosixPath(without_ending(shard)).name or 'documents'}.html"
     is_file = _is_file(shard)
-    # the project of this folder has the layout of its tars
+    # the settings of this folder, if any, have the layout of its tars
     settings = load_settings_or_defaults(file) if is_file else load_settings(file)
     check_target(path, [shard] if is_file else [], settings.storage, overwrite=overwrite)
     try:
@@ -61,12 +61,12 @@ def show_documents(
 
 
 def _is_file(shard: str) -> bool:
-    """Whether this is a tar or Parquet file, and not the key of a shard."""
+    """Return whether this is a tar or Parquet file, and not the key of a shard."""
     if "://" in shard or without_ending(shard) != shard:
         return True
     try:
         return Path(shard).is_file()
-    except PermissionError:  # reading it says so; a key is relative, to a folder that can be searched
+    except PermissionError:  # reading it reports the error; a key is relative, to a folder that can be searched
         return Path(shard).is_absolute()
 
 

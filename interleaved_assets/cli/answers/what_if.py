@@ -1,4 +1,4 @@
-"""``interleaved what-if``: selection on stored scores under changed settings."""
+"""The work of ``interleaved what-if``: selection on stored scores under changed settings."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from interleaved_assets.selection.other_bounds import Outcome, changed_settings,
 from interleaved_assets.settings import load_settings
 
 SHARDS_AT_A_TIME: Final = 8
-"""Shards that are read at once; each takes up to ``run.max_batch_bytes`` for its texts."""
+"""Number of shards read at once; each takes up to ``run.max_batch_bytes`` for its texts."""
 _MEANING: Final = (
     "now: the settings in force, applied to the stored scores. Filtered shards that were made under other settings "
     "differ from it until they are made again."
@@ -27,9 +27,9 @@ _MEANING: Final = (
 
 
 def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[str], as_json: bool) -> int:
-    """Compare the selection under the settings in force with that under changed settings; returns the exit code.
+    """Compare the selection under present and changed settings, and return the exit code.
 
-    A shard that cannot be answered for is named on stderr and left out of the table.
+    A shard that cannot be compared is named on stderr and left out of the table.
     """
     settings, out = load_settings(file), console()
     overrides = names_and_values(changes)

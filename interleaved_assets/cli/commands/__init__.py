@@ -1,1 +1,1 @@
-"""The declarations of the commands: names, arguments, options, help. What a command does is imported when it runs."""
+"""The declarations of the commands: names, arguments, options, help. The work of a command is imported when it runs."""

@@ -18,8 +18,8 @@ def run_command(file: str | None, **given: Any) -> int:
 
     Outputs and records are the same as those of a run in Dagster, which finds them current.
 
-    KEY is the path of a raw shard below storage.raw_root without its ending; without one, all shards are taken that
-    are not current. A shard that fails does not stop the others.
+    KEY is the path of a raw shard below storage.raw_root without its ending. Without a KEY, the command takes all
+    shards that are not current. A shard that fails does not stop the others.
 
     \b
     interleaved run
@@ -34,9 +34,9 @@ def run_command(file: str | None, **given: Any) -> int:
 @as_json_lines
 @click.pass_obj
 def status_command(file: str | None, as_json: bool) -> int:
-    """Shards that are not current, why, what failed with which error, and the stages that a run would make.
+    """List shards that are not current, the reasons and errors, and the stages that a run would make.
 
-    Compares the stored records with the raw shards and the present settings, without Dagster.
+    The stored records are compared with the raw shards and the present settings, without Dagster.
     """
     from interleaved_assets.cli.answers.status import show_status
 
@@ -50,8 +50,9 @@ def status_command(file: str | None, as_json: bool) -> int:
 def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
     """Write the report on the whole data set, one HTML page, without Dagster.
 
-    It is dataset_report.html below the output root, as the asset dataset_report writes it: what was kept, what was
-    dropped and why, scores with their thresholds, shards to check first, and why shards failed.
+    The page is dataset_report.html below the output root, the same that the asset dataset_report writes. It has the
+    numbers of kept rows and of dropped rows by reason, scores with their thresholds, shards to check first, and the
+    reasons of failures.
 
     \b
     interleaved report --open
@@ -73,8 +74,8 @@ def report_command(file: str | None, in_browser: bool, as_json: bool) -> int:
 def serve_command(file: str | None, port: int | None, as_json: bool) -> int:
     """Show report, pages and ledgers in the browser, also of a bucket.
 
-    Serves them at http://127.0.0.1:3010/ until Ctrl-C: to this machine only, for reading only, without a log-in. Its
-    first page has the state of every shard. Nothing else of the output root is shown.
+    The pages are at http://127.0.0.1:3010/ until Ctrl-C, for this machine only, for reading only, without a log-in.
+    The first page has the state of every shard. No other file of the output root is shown.
 
     \b
     interleaved serve
@@ -98,7 +99,9 @@ def serve_command(file: str | None, port: int | None, as_json: bool) -> int:
 @as_json
 @click.pass_obj
 def what_if_command(file: str | None, **given: Any) -> int:
-    """What other thresholds would keep, from stored scores. Reads no image, writes nothing.
+    """Show what other thresholds would keep, from stored scores.
+
+    No image is read, and no file is written.
 
     NAME is a setting of [selection]; own.brightness.max is a bound of your own filter brightness.
 
@@ -118,9 +121,9 @@ def what_if_command(file: str | None, **given: Any) -> int:
 @as_json
 @click.pass_obj
 def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, yes: bool, as_json: bool) -> int:
-    """Remove what is stored for shards whose raw tar is gone: records, outputs and partition.
+    """Remove the stored files of shards whose raw tar is gone: records, outputs and partition.
 
-    Lists the files first: nothing is removed without --yes.
+    Without --yes, the files are only listed.
 
     \b
     interleaved forget --vanished

@@ -1,4 +1,4 @@
-"""Commands about what became of samples and shards: ``trace``, ``drops``, ``view``."""
+"""Commands for the lineage of samples and shards: ``trace``, ``drops``, ``view``."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ from interleaved_assets.cli.terminal.options import FILE, as_json, overwrite
 @as_json
 @click.pass_obj
 def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_json: bool, **given: Any) -> int:
-    """The path of SAMPLE_ID through the stages, or the origin of a tar.
+    """Show the path of SAMPLE_ID through the stages, or the origin of a tar.
 
-    At each stage the sample's rows by position: dropped ones with reason, measured value and threshold, errors as they
-    are stored, and kept ones summed up. At the end the final tar, or its part, that has the sample, and its members.
+    Each stage lists the sample's rows by position: dropped rows with reason, measured value and threshold, stored
+    errors, and kept rows summed up. The last entry is the final tar, or its part, with the sample's members.
 
     \b
     interleaved trace paper-17
@@ -53,7 +53,7 @@ def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_j
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with whole texts.")
 @click.pass_obj
 def drops_command(file: str | None, **given: Any) -> int:
-    """The dropped rows of a shard: reason, measured value, threshold, and the text or fields that each held.
+    """List the dropped rows of a shard with reason, measured value, threshold, and their text or fields.
 
     \b
     interleaved drops --shard 2024/part-0003
@@ -81,7 +81,7 @@ def drops_command(file: str | None, **given: Any) -> int:
 @as_json
 @click.pass_obj
 def view_command(file: str | None, **given: Any) -> int:
-    """Documents as they read, on one HTML page: texts and images in order, with what was dropped in its place.
+    """Show documents on one HTML page: texts and images in order, with dropped rows in their places.
 
     KEY is the partition key of a shard of this project; its page has stage, reason, measured value and threshold of
     each drop. A tar or Parquet file, path or URL, needs no project.

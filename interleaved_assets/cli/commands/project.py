@@ -45,7 +45,7 @@ def init_command(**given: Any) -> int:
 @as_json
 @click.pass_obj
 def settings_command(file: str | None, as_json: bool) -> int:
-    """Every setting with its value, unit, range and default."""
+    """Show every setting with its value, unit, range and default."""
     from interleaved_assets.cli.answers.settings import show_settings
 
     return show_settings(file, as_json=as_json)
@@ -57,8 +57,8 @@ def settings_command(file: str | None, as_json: bool) -> int:
 def demo_command(file: str | None, as_json: bool) -> int:
     """Draw demo shards and take them through every asset, with Dagster.
 
-    They are written below the raw root, which must hold no others. In a folder without interleaved.toml one is written,
-    with data/raw and data/out; without DAGSTER_HOME the Dagster instance is .dagster_home.
+    The shards are written below the raw root, which must hold no others. In a folder without interleaved.toml, one is
+    written, with data/raw and data/out. Without DAGSTER_HOME, the Dagster instance is .dagster_home.
 
     \b
     interleaved demo

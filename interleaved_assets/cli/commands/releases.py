@@ -28,11 +28,12 @@ from interleaved_assets.cli.terminal.options import FILE, FOLDER, as_json
 @as_json
 @click.pass_obj
 def release_command(file: str | None, **given: Any) -> int:
-    """Freeze which final tars make up a data set, as releases/NAME below the output root.
+    """Freeze the final tars that make up a data set, as releases/NAME below the output root.
 
-    Writes manifest.json (tars, hashes, settings, raw shards), wids.json (index for random access) and README.md (card).
-    A release is never overwritten; a command that was stopped is completed by repeating it. The tars stay in place,
-    where a later run may replace them, unless --to copies them: on the same disk as hard links, which take no space.
+    The release has manifest.json (tars, hashes, settings, raw shards), wids.json (index for random access) and
+    README.md (card). A release is never overwritten; repeat a command that was stopped to complete it. The tars stay in
+    place, where a later run may replace them, unless --to copies them. On the same disk the copies are hard links,
+    which take no space.
 
     \b
     interleaved release v1
@@ -49,7 +50,7 @@ def release_command(file: str | None, **given: Any) -> int:
 @as_json
 @click.pass_obj
 def verify_command(file: str | None, release: str, as_json: bool) -> int:
-    """Compare the tars of RELEASE with its manifest: there, of that size, with those bytes.
+    """Compare the tars of RELEASE with its manifest: existence, size and bytes.
 
     RELEASE is a name, or the path or URL of a manifest or of its folder. Exit codes: 0 sound, 1 findings (one a line),
     2 the manifest or the storage cannot be read.

@@ -30,7 +30,7 @@ from interleaved_assets.cli.terminal.options import (
 @as_json_lines
 @click.pass_obj
 def inspect_command(file: str | None, **given: Any) -> int:
-    """What is in shard files: counts, images, errors, documents.
+    """Show the contents of shard files: counts, images, errors, documents.
 
     INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…).
 
@@ -49,7 +49,7 @@ def inspect_command(file: str | None, **given: Any) -> int:
 @as_json_lines
 @click.pass_obj
 def validate_command(file: str | None, **given: Any) -> int:
-    """Whether shard files are sound; if not, why, by code.
+    """Check whether shard files are sound, and list findings by code.
 
     INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…). Every image is decoded.
 
@@ -120,7 +120,7 @@ def score_command(file: str | None, **given: Any) -> int:
 
     SHARD is a tar or a Parquet file; SCORES is the Parquet file to write.
 
-    One row an image: size, the columns of the scorers, and the error of an image that cannot be measured.
+    SCORES has one row per image: its size, the columns of the scorers, and the error if it cannot be measured.
 
     \b
     interleaved score data/raw/a.tar a.scores.parquet --scorer sharpness_256 --scorer qr
@@ -145,8 +145,8 @@ def score_command(file: str | None, **given: Any) -> int:
 def select_command(file: str | None, **given: Any) -> int:
     """Write the rows of a shard file that pass thresholds.
 
-    SHARD is a tar or a Parquet file, SCORES what `interleaved score` wrote for it, OUTPUT a tar or Parquet, by its
-    ending.
+    SHARD is a tar or a Parquet file, SCORES the output of `interleaved score` for it. OUTPUT is a tar or a Parquet
+    file, by its ending.
 
     Without --filter, all filters of the section [selection] are applied; with it, only those that are given. Every
     dropped row is in the ledger, with its reason, measured value and threshold.

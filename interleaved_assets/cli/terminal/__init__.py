@@ -1,1 +1,1 @@
-"""What commands share: options, printing, completion, the browser."""
+"""The shared parts of commands: options, printing, completion, the browser."""

@@ -1,4 +1,4 @@
-"""Open a written page in the browser, or say why that cannot be."""
+"""The browser, which opens a written page, and the message if it cannot."""
 
 import webbrowser
 
@@ -7,7 +7,7 @@ from interleaved_assets.io.storage import is_local, local_path
 
 
 def open_page(uri: str) -> bool:
-    """Open the page at ``uri``; False, with a line on stderr, where no browser can show it."""
+    """Open the page at ``uri``; return False, with a line on stderr, if no browser can show it."""
     if not is_local(uri):
         print_error(
             f"interleaved: no browser opens {uri}: copy it to this machine, or look at it with interleaved serve"

@@ -1,4 +1,4 @@
-"""What the shell completes: keys of shards, and files; quick, and never an error at the prompt.
+"""Completions for the shell: keys of shards, and files. They are quick and never show an error at the prompt.
 
 Keys are read from the roots of the settings. Storage may be slow, a mount may hang, settings may be wrong: a request
 for completions that takes longer than :data:`LIMIT_SECONDS`, or fails, completes nothing.
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from interleaved_assets.settings import StorageSettings
 
 LIMIT_SECONDS: Final = 3.0
-"""After that a request ends, whatever it waits for."""
+"""Seconds after which a request ends, whatever it waits for."""
 MOST: Final = 2000
-"""Completions that are offered; a shell takes long for more, and some of them would lead it to a wrong beginning."""
+"""Most completions that are offered. A shell is slow with more, and a cut list could give it a wrong common start."""
 
 
 def complete_shards_and_files(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Keys of shards of which something is stored; where none begins so, files."""
+    """Complete shard keys with stored outputs; fall back to file names."""
     return complete_made_shards(context, _parameter, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
@@ -39,19 +39,19 @@ def _items(
     _parameter: click.Parameter,
     incomplete: str,
 ) -> list[CompletionItem]:
-    # a thread that waits for storage cannot be ended, and would be waited for: the process ends
+    # a thread that waits for storage cannot be ended and would be waited for, so the process ends
     watchdog = threading.Timer(LIMIT_SECONDS, os._exit, [0])
     watchdog.daemon = True
     watchdog.start()
     logging.disable()
-    # what plugins or libraries print would stand in the prompt, or be taken for completions
+    # text printed by plugins or libraries would appear at the prompt, or be taken for completions
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             from interleaved_assets.settings import load_settings
 
             storage = load_settings(context.find_root().params.get("settings")).storage
             found = [one for one in find(storage, incomplete) if one.startswith(incomplete)]
-        except Exception:  # noqa: BLE001  any error: the command itself reports it, here it would disturb the prompt
+        except Exception:  # noqa: BLE001  the command itself reports any error; here it would disturb the prompt
             found = []
         finally:
             logging.disable(logging.NOTSET)
@@ -65,7 +65,7 @@ def _made_shards(storage: "StorageSettings", beginning: str) -> Iterable[str]:
     from interleaved_assets.pipeline.stages.names import NORMALIZED
 
     folder, _, _ = beginning.rpartition("/")
-    if folder and not is_key(folder):  # a path such as ../..
+    if folder and not is_key(folder):  # such as the path ../..
         return ()
     return recorded_keys(storage, NORMALIZED, folder)
 
@@ -83,8 +83,8 @@ def _vanished_shards(storage: "StorageSettings", _beginning: str) -> Iterable[st
 
 
 complete_made_shards: Final = partial(_items, _made_shards)
-"""Keys of shards of which something is stored."""
+"""Completes keys of shards with stored outputs."""
 complete_raw_shards: Final = partial(_items, _raw_shards)
-"""Keys of shards below the raw root."""
+"""Completes keys of shards below the raw root."""
 complete_vanished_shards: Final = partial(_items, _vanished_shards)
-"""Keys of shards of which something is stored, and whose raw tar is gone."""
+"""Completes keys of shards with stored outputs whose raw tar is gone."""

@@ -1,4 +1,4 @@
-"""What the command line prints: tables and facts on stdout, errors on stderr, without control characters from data."""
+"""Output of the command line: tables and facts on stdout, errors on stderr, without control characters from data."""
 
 import json
 import logging
@@ -17,26 +17,27 @@ from interleaved_assets.model.errors import describe
 from interleaved_assets.model.shown import escaped, shown
 
 PLAIN_WIDTH: Final = 160
-"""Columns of a table that goes to a file or a pipe."""
+"""Width, in columns of text, of a table that is written to a file or a pipe."""
 LONGEST_SHOWN: Final = 80
-"""Characters of an argument that a message repeats."""
+"""Most characters of an argument that a message repeats."""
 LONGEST_LINE: Final = 2000
-"""Characters of a line of an error message, which may name a path of any length."""
+"""Most characters of a line of an error message, which may name a path of any length."""
 LINE_SECONDS: Final = 10.0
-"""Between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress if there is no terminal."""
 
 
 class DataConsole(Console):
-    """Prints text from data without markup, such as ``[left]`` in a sample id, and without control characters.
+    """A console that prints text from data without markup and without control characters.
 
-    All texts, cells and titles given as ``str`` pass :meth:`render_str`.
+    ``[left]`` in a sample id, for example, stays as it is. All texts, cells and titles given as ``str`` pass
+    :meth:`render_str`.
     """
 
     def render_str(self, text: str, **style: Any) -> Text:
         return super().render_str(escaped(text), **style)
 
     def print_line(self, text: str) -> None:
-        """Print a line of any length, in one colour, so that what it names can be copied and searched."""
+        """Print a line of any length, in one colour, so that its names can be copied and searched."""
         self.print(text, soft_wrap=True, highlight=False)
 
     def print_facts(self, lines: Sequence[tuple[str, str]]) -> None:
@@ -50,8 +51,8 @@ class DataConsole(Console):
 
 
 def console() -> DataConsole:
-    """A console on stdout, as wide as the terminal, or :data:`PLAIN_WIDTH`."""
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed with >&-
+    """Return a console on stdout, as wide as the terminal, or :data:`PLAIN_WIDTH`."""
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()  # it is None if closed with >&-
     return DataConsole(markup=False, emoji=False, width=None if on_terminal else PLAIN_WIDTH)
 
 
@@ -59,10 +60,10 @@ def console() -> DataConsole:
 def progress(
     what: str, total: int, out: Console, *, as_json: bool = False, lines: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """Show progress while the block runs: a bar on a terminal. Gives the function that counts one more.
+    """Show progress while the block runs, as a bar on a terminal; yield the function that counts one more.
 
-    Lines that are printed in the block stand above the bar. With ``as_json``, stdout is for JSON, and there is no bar.
-    ``lines`` prints a line on stderr every :data:`LINE_SECONDS` where there is no terminal, for commands that print
+    Lines printed in the block appear above the bar. With ``as_json``, stdout is for JSON, and there is no bar.
+    ``lines`` prints a line on stderr every :data:`LINE_SECONDS` if there is no terminal, for commands that print
     nothing else until they are done.
     """
     if as_json or not out.is_terminal:
@@ -89,7 +90,7 @@ def _lines_of(what: str, total: int) -> Callable[[], None]:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """No warnings of the package on stderr while the block runs, for commands that report what these are about."""
+    """Suppress warnings of the package on stderr while the block runs, for commands that report the same themselves."""
     package = logging.getLogger("interleaved_assets")
     level = package.level
     package.setLevel(logging.ERROR)
@@ -129,7 +130,7 @@ def print_failure(uri: str, error: Exception, *, as_json: bool) -> None:
 
 
 def counted_drops(dropped: dict[str, int]) -> str:
-    """Reasons with their numbers of rows, such as ``sharpness_below 3, qr_above 1``."""
+    """Return reasons with their numbers of rows, such as ``sharpness_below 3, qr_above 1``."""
     return ", ".join(f"{reason} {rows:,}" for reason, rows in dropped.items())
 
 
@@ -140,5 +141,5 @@ def print_error(text: str) -> None:
 
 
 def short(text: str) -> str:
-    """An argument as a message repeats it: quoted, cut to :data:`LONGEST_SHOWN` characters."""
+    """Return an argument for a message: quoted, cut to :data:`LONGEST_SHOWN` characters."""
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")

@@ -8,11 +8,11 @@ from interleaved_assets.cli.terminal.console import short
 from interleaved_assets.model.errors import SettingsError
 
 LONGEST_VALUE: Final = 1000
-"""Characters of a value; Python converts at most 4,300 digits to a number."""
+"""Most characters of a value; Python converts at most 4,300 digits to a number."""
 
 
 def names_and_values(arguments: Iterable[str]) -> dict[str, Any]:
-    """The settings that ``NAME=VALUE`` arguments give; values are those of TOML, unquoted texts, or ``none``."""
+    """Return the settings that ``NAME=VALUE`` arguments give; values are those of TOML, unquoted texts, or ``none``."""
     return dict(map(_name_and_value, arguments))
 
 
@@ -22,7 +22,7 @@ def _name_and_value(text: str) -> tuple[str, Any]:
         raise SettingsError(f"{short(text)} is not NAME=VALUE, such as min_sharpness=80")
     if len(value) > LONGEST_VALUE:
         raise SettingsError(f"the value of {short(name)} has {len(value)} characters, over {LONGEST_VALUE}")
-    if value == "none":  # TOML has no null, with which a bound is turned off
+    if value == "none":  # TOML has no null, which turns a bound off
         return name, None
     try:
         found = tomllib.loads(f"value = {value}")

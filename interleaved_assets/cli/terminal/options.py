@@ -1,18 +1,18 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from typing import Final
 
 import click
 
 FILE: Final = click.Path(readable=False)
-"""A file, folder or URL: the shell completes it, and the command that reads it reports what is wrong with it."""
+"""A file, folder or URL. The shell completes it, and the command that reads it reports its errors."""
 FOLDER: Final = click.Path(file_okay=False, readable=False)
-"""A folder or URL that is read or written below."""
+"""A folder or URL below which a command reads or writes."""
 
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-"""Of a command with one result."""
+"""Option of a command with one result."""
 as_json_lines: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
-"""Of a command that prints a result for each file, shard or row."""
+"""Option of a command that prints a result for each file, shard or row."""
 jobs: Final = click.option(
     "-j",
     "--jobs",

@@ -167,7 +167,7 @@ class DatasetAggregate:
         return sorted({tuple(sorted(found)) for found in keys.values() if len(found) > 1})
 
     def worst(self, count: int | None = None) -> list[ShardLine]:
-        """Return the shards to check first: by urgency of the state, then unaccounted rows, low keep rate and errors."""
+        """Return the shards to check first: by urgency of the state, then unaccounted rows, low keep rate, errors."""
         ordered = sorted(self.shards, key=_urgency)
         return ordered if count is None else ordered[:count]
 
