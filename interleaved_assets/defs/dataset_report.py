@@ -87,7 +87,7 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
 
 
 _PUBLISHED_ONCE: Final = (
-    "The raw tar of every final tar is there and has not failed since, and no two final tars have the same content, as "
+    "The raw tar of every final tar exists and has not failed since, and no two final tars have the same content, as "
     "after a raw tar was renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar "
     "has left."
 )

@@ -37,8 +37,8 @@ def build_raw_shard_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefini
         name="raw_shard_sensor",
         job=job,
         description="Lists the raw root, adds a partition for each new shard, and requests a run for new and changed "
-        "shards: once for each content, and not while a run works on the shard. Removes partitions of which neither a "
-        "tar nor an output is left.",
+        "shards: once for each content, and not while a run works on the shard. Removes partitions that have neither a "
+        "tar nor an output.",
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED,
     )

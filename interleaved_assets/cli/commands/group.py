@@ -36,7 +36,7 @@ SECTIONS: Final[Mapping[str, Sequence[click.Command]]] = {
         what_if_command,
         forget_command,
     ),
-    "What became of them": (trace_command, drops_command, view_command),
+    "Samples and dropped rows": (trace_command, drops_command, view_command),
     "Releases": (release_command, verify_command),
 }
 """All commands, by the heading under which the help lists them."""
@@ -62,7 +62,7 @@ class _Sections(click.Group):
 @click.option("--settings", metavar="FILE", help="Settings file; default: interleaved.toml in this folder.", type=FILE)
 @click.pass_context
 def interleaved(context: click.Context, settings: str | None) -> None:
-    """Shards of interleaved images and texts: convert, check, score and curate them, and ask what became of them.
+    """Convert, check, score and curate shards of interleaved images and texts, and trace their samples.
 
     Exit codes: 0 done, 1 nothing found or a shard is not sound, 2 an error, 130 interrupted.
     """

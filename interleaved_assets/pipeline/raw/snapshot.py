@@ -134,8 +134,8 @@ def compare_with_snapshot(
 def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, SnapshotEntry]:
     """Return the entries that were in force when a tick ended with ``cursor``; empty if there is no snapshot.
 
-    If the file has another cursor, the tick that wrote it failed, and what it marked as handled was not handled.
-    Without a cursor, nothing counts as handled.
+    If the file has another cursor, the tick that wrote it failed, and the contents that it marked as handled were not
+    handled. Without a cursor, nothing counts as handled.
 
     Raises:
         StorageError: the file is damaged, or the storage refuses it.

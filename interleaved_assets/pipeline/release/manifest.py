@@ -1,4 +1,4 @@
-"""The manifest of a release: a JSON that names its tars with sizes and hashes, and what they were made from.
+"""The manifest of a release: a JSON that names its tars with sizes and hashes, and their raw shards and settings.
 
 It has no date and no name of a machine: the same tars under the same name give the same bytes.
 """
@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class ReleasedTar(_Part):
-    """One tar of a release, and what it was made from; size in bytes."""
+    """One tar of a release, with its raw shard and the versions it was made from; size in bytes."""
 
     shard: str
     """Partition key of the raw shard."""

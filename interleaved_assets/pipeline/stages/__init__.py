@@ -1,1 +1,1 @@
-"""The stages, what they store, and their order."""
+"""The stages, their outputs, and their order."""
