@@ -18,7 +18,7 @@ from interleaved_assets.pipeline.files import convert, rows
 from interleaved_assets.pipeline.files.inputs import read_file
 from interleaved_assets.pipeline.run.record import Record, write_record
 from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
-from interleaved_assets_tests.io.tables import rows_table
+from interleaved_assets_tests.io.row_tables import rows_table
 from interleaved_assets_tests.s3 import S3Server
 
 

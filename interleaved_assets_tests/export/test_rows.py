@@ -5,7 +5,7 @@ import pytest
 
 from interleaved_assets.export.rows import image_rows
 from interleaved_assets.model import OptionError, build_source_ref
-from interleaved_assets_tests.io.tables import rows_table
+from interleaved_assets_tests.io.row_tables import rows_table
 
 
 def table(*rows: tuple[str, int, str | None]) -> pa.Table:

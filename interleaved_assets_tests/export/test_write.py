@@ -26,7 +26,7 @@ from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.model import INTERLEAVED_SCHEMA, InterleavedBatch, OptionError, StorageError
 from interleaved_assets.scoring import score_images
 from interleaved_assets_tests.io.batches_strategy import SAMPLE_IDS
-from interleaved_assets_tests.io.tables import rows_table, sample
+from interleaved_assets_tests.io.row_tables import rows_table, sample
 from interleaved_assets_tests.io.tars import encoded, members_of, picture
 from interleaved_assets_tests.s3 import S3Server
 

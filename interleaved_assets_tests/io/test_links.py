@@ -21,7 +21,7 @@ from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.selection.batch import filter_batch
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.documents import good_shard
-from interleaved_assets_tests.io.tables import rows_table
+from interleaved_assets_tests.io.row_tables import rows_table
 
 
 def linked(file: Path, cache: Path, name: str) -> Path:

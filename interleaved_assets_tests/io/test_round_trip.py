@@ -19,7 +19,7 @@ from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets_tests.io.batches_strategy import batches
-from interleaved_assets_tests.io.tables import rows_table, sample
+from interleaved_assets_tests.io.row_tables import rows_table, sample
 from interleaved_assets_tests.io.tars import members_of, write_tar
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets_tests.io.tables import image_bytes, rows_table
+from interleaved_assets_tests.io.row_tables import image_bytes, rows_table
 
 
 def images(ids: str, size: int) -> pa.Table:

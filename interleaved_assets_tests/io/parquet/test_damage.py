@@ -16,7 +16,7 @@ from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, parqu
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import InterleavedError, OptionError, ShardError, StorageError
-from interleaved_assets_tests.io.tables import rows_table, sample
+from interleaved_assets_tests.io.row_tables import rows_table, sample
 
 
 def shard_table() -> pa.Table:

@@ -17,7 +17,7 @@ from interleaved_assets.io.parquet.reader import InterleavedParquetReader, parqu
 from interleaved_assets.io.rows.batches import row_bytes, split_samples
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets_tests.io.tables import image_bytes, rows_table, sample
+from interleaved_assets_tests.io.row_tables import image_bytes, rows_table, sample
 from interleaved_assets_tests.s3 import S3Server
 
 

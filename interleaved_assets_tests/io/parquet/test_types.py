@@ -16,7 +16,7 @@ from interleaved_assets.io.parquet.types import original_schema, stored_schema
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, parquet_shard
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.errors import OptionError, ShardError
-from interleaved_assets_tests.io.tables import rows_table, sample
+from interleaved_assets_tests.io.row_tables import rows_table, sample
 
 EMPTY = pa.struct([])
 

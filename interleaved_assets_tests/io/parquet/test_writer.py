@@ -15,7 +15,7 @@ from interleaved_assets.io.rows.batches import row_bytes
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets_tests.io.tables import image_bytes, rows_table, sample
+from interleaved_assets_tests.io.row_tables import image_bytes, rows_table, sample
 from interleaved_assets_tests.s3 import S3Server
 
 

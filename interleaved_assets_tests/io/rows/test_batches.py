@@ -25,7 +25,7 @@ from interleaved_assets.io.rows.batches import (
     split_samples,
     whole_samples,
 )
-from interleaved_assets_tests.io.tables import image_bytes, rows_table, sample
+from interleaved_assets_tests.io.row_tables import image_bytes, rows_table, sample
 
 
 def table_of(ids: str, sizes: list[int] | None = None) -> pa.Table:

@@ -17,7 +17,7 @@ from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.rows.fill import bytes_to_fetch, materialize, materialize_parts
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
-from interleaved_assets_tests.io.tables import rows_table
+from interleaved_assets_tests.io.row_tables import rows_table
 from interleaved_assets_tests.io.tiff.cut import cut_frame
 from interleaved_assets_tests.s3 import S3Server
 

@@ -9,7 +9,7 @@ from interleaved_assets.io.rows.policy import apply_error_policy, check_policy
 from interleaved_assets.model.errors import MaterializeError, OptionError
 from interleaved_assets.model.ledger import check_balance, empty_ledger
 from interleaved_assets.model.source_ref import build_source_ref
-from interleaved_assets_tests.io.tables import rows_table
+from interleaved_assets_tests.io.row_tables import rows_table
 
 ROWS = [
     {"sample_id": "good", "position": 0, "binary_content": b"1"},

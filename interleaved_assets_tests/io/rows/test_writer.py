@@ -19,7 +19,7 @@ from interleaved_assets.model.errors import MaterializeError, OptionError, Shard
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets.selection.batch import filter_batch
 from interleaved_assets.settings.sections import LimitSettings
-from interleaved_assets_tests.io.tables import image_bytes, rows_table, sample
+from interleaved_assets_tests.io.row_tables import image_bytes, rows_table, sample
 from interleaved_assets_tests.io.tars import write_tar
 from interleaved_assets_tests.s3 import S3Server
 

@@ -31,7 +31,7 @@ from interleaved_assets.model.errors import (
     StorageError,
     UnsupportedModality,
 )
-from interleaved_assets_tests.io.tables import rows_table, sample
+from interleaved_assets_tests.io.row_tables import rows_table, sample
 from interleaved_assets_tests.io.tars import encoded, members_of, picture, pixels, read, rows, tiff, write_tar
 from interleaved_assets_tests.s3 import S3Server
 
