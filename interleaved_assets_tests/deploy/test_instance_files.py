@@ -30,17 +30,39 @@ def test_a_variant_differs_from_the_file_of_one_machine_by_its_own_section(varia
     assert own <= set(ours)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_secrets_come_from_the_environment(variant: str) -> None:
-    def leaves(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-        if not isinstance(value, dict):
-            return [path]
-        return [leaf for name, inner in value.items() for leaf in leaves(inner, (*path, name))]
-
-    secret = {"password", "username", "hostname", "bucket", "db_name", "local_dir"}
-    for path in leaves(read(REPOSITORY / "deploy" / variant / "dagster.yaml")):
-        if secret & set(path):
-            assert path[-1] == "env"
+@pytest.mark.parametrize(
+    ("variant", "path", "environment", "written"),
+    [
+        (
+            "postgres",
+            ("storage", "postgres", "postgres_db"),
+            {
+                "hostname": "DAGSTER_PG_HOST",
+                "port": "DAGSTER_PG_PORT",
+                "db_name": "DAGSTER_PG_DB",
+                "username": "DAGSTER_PG_USERNAME",
+                "password": "DAGSTER_PG_PASSWORD",
+            },
+            {"scheme", "params"},
+        ),
+        (
+            "s3-logs",
+            ("compute_logs", "config"),
+            {"bucket": "DAGSTER_LOGS_BUCKET", "local_dir": "DAGSTER_LOGS_STAGING"},
+            {"prefix", "upload_interval", "skip_empty_files"},
+        ),
+    ],
+    ids=VARIANTS,
+)
+def test_secrets_come_from_the_environment(
+    variant: str, path: tuple[str, ...], environment: dict[str, str], written: set[str]
+) -> None:
+    config = read(REPOSITORY / "deploy" / variant / "dagster.yaml")
+    for name in path:
+        config = config[name]
+    assert {name: value for name, value in config.items() if name not in written} == {
+        name: {"env": variable} for name, variable in environment.items()
+    }
 
 
 @pytest.fixture(params=[".", *(f"deploy/{variant}" for variant in VARIANTS)])

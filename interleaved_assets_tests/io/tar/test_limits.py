@@ -192,21 +192,39 @@ def test_rows_with_many_columns_count(tmp_path: Path) -> None:
     assert codes(uri) == [None] * 104
 
 
-def test_members_that_no_document_names_go_before_images_and_images_before_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("limit", "left", "errors"),
+    [
+        (500_000, ("member", "image", "texts"), {}),
+        (400_000, ("image", "texts"), {-1: "sample_too_large: with a.bin its rows exceed 400000 bytes"}),
+        (
+            250_000,
+            ("texts",),
+            {
+                -1: "sample_too_large: with a.bin its rows exceed 250000 bytes",
+                20: "sample_too_large: with 120366 bytes more the rows of the sample exceed 250000",
+            },
+        ),
+        (150_000, (), {-1: "document_too_large: 22 rows take 99000 bytes"}),
+    ],
+)
+def test_members_that_no_document_names_go_before_images_and_images_before_texts(
+    tmp_path: Path, limit: int, left: tuple[str, ...], errors: dict[int, str]
+) -> None:
     body = {"texts": ["x"] * 20, "images": [None] * 20 + ["a.png"], **{f"k{number}": 1 for number in range(500)}}
-    image, other = ("a.png", encoded(picture(1, 200, 200))), ("a.bin", bytes(120_000))
-    for limit, members, errors in (
-        (500_000, [image, other], {}),
-        (400_000, [image, other], {-1: "sample_too_large: with a.bin its rows"}),
-        (250_000, [image], {20: "sample_too_large: with 12"}),
-        (150_000, [], {-1: "document_too_large: 22 rows take 99000 bytes"}),
-    ):
-        uri = write_tar(tmp_path / "a.tar", ("a.json", body), *members)
-        found = rows(uri, max_sample_bytes=limit)
-        assert sum(row["text_content"] == "x" for row in found) == (0 if limit == 150_000 else 20)
-        wrong = {row["position"]: row["materialize_error"] for row in found if row["materialize_error"]}
-        assert wrong.keys() == errors.keys() if members else True
-        assert all(wrong[position].startswith(error) for position, error in errors.items())
+    image, member = encoded(picture(1, 200, 200)), {"name": "a.bin", "content": bytes(120_000)}
+    uri = write_tar(tmp_path / "a.tar", ("a.json", body), ("a.png", image), ("a.bin", bytes(120_000)))
+    found = rows(uri, max_sample_bytes=limit)
+    there = {
+        "member": member in (found[0].get("_unreferenced_members") or []),
+        "image": [row["binary_content"] for row in found if row["position"] == 20] == [image],
+        "texts": sum(row["text_content"] == "x" for row in found) == 20,
+    }
+    assert [name for name, stayed in there.items() if stayed] == list(left)
+    wrong = {row["position"]: row["materialize_error"] for row in found if row["materialize_error"]}
+    assert wrong.keys() == errors.keys()
+    for position, error in errors.items():
+        assert wrong[position].startswith(error), position
 
 
 def test_frames_that_point_to_one_huge_directory(tmp_path: Path) -> None:
