@@ -6,9 +6,10 @@ import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+import hypothesis
 import pytest
-from hypothesis import HealthCheck, settings
 
+from interleaved_assets_tests.projects import settings
 from interleaved_assets_tests.s3 import bucket, s3_environment, s3_server
 
 if TYPE_CHECKING:
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
-__all__ = ["bucket", "s3_environment", "s3_server"]
+__all__ = ["bucket", "s3_environment", "s3_server", "settings"]
 
 # The same examples in every run, and as much time for each as the machine takes.
-settings.register_profile("ours", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ours")
+hypothesis.settings.register_profile(
+    "ours", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("ours")
 
 # For the processes that tests start as well: nothing is written to the home folder, and no proxy asked for loopback.
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"

@@ -16,10 +16,9 @@ from interleaved_assets.defs.demo import PAGES as PAGES_OF_UI
 from interleaved_assets.defs.demo import SETTINGS, summary_table
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import SEED, SHARDS
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard
+from interleaved_assets_tests.projects import take_all
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -187,8 +186,7 @@ def test_the_readme_shows_what_the_demo_prints(raw: Path) -> None:
     tar = raw / "data/raw" / name
     tar.parent.mkdir(parents=True)
     tar.write_bytes(pack_tar(SHARDS[name](np.random.default_rng([SEED, zlib.crc32(name.encode())]))))
-    for stage in stage_dag(settings).values():
-        take_through(stage, key, settings)
+    take_all(settings, key)
     console = Console(width=150, record=True, file=(raw / "printed").open("w"))
     console.print(summary_table(settings, [key]))
     shown = [" ".join(line.split()) for line in blocks("README.md", "console")[0].splitlines()]

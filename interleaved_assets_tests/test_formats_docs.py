@@ -14,6 +14,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.io.tars import encoded, picture, rows, write_tar
 from interleaved_assets_tests.layouts import SAMPLES, foreign_tar, jpeg
+from interleaved_assets_tests.projects import take_all
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs/formats.md").read_text(encoding="utf-8")
@@ -75,8 +76,7 @@ def test_the_query_counts_the_drops_of_all_ledgers(
     settings = project(tmp_path)
     for name in ("a", "deep/b"):
         good_shard(tmp_path / f"raw/{name}.tar")
-        for stage in stage_dag(settings).values():
-            take_through(stage, name, settings)
+        take_all(settings, name)
     (tmp_path / "data").mkdir()
     (tmp_path / "out").rename(tmp_path / "data/out")
     monkeypatch.chdir(tmp_path)

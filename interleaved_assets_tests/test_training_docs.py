@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from interleaved_assets.pipeline.release.make import make_release
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.projects import take_all
 
 PAGE = Path(__file__).parents[1] / "docs/training.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -27,8 +26,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     settings = project(folder, "[final_tars]\nmax_samples_per_tar = 2\n")
     for seed in range(2):
         good_shard(folder / f"raw/{seed}.tar", seed=seed)
-        for stage in stage_dag(settings).values():
-            take_through(stage, str(seed), settings)
+        take_all(settings, str(seed))
     make_release("v1", settings, to=str(folder / "v1"), documents=True)
     return {"FOLDER": str(folder / "v1"), "OUTPUT_ROOT": str(folder / "out")}
 

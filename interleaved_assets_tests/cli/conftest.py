@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import take_all
 
 
 @pytest.fixture
@@ -13,6 +12,5 @@ def curated(tmp_path: Path) -> list[str]:
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-        for stage in stage_dag(settings).values():
-            take_through(stage, name, settings)
+        take_all(settings, name)
     return ["--settings", str(tmp_path / "interleaved.toml")]

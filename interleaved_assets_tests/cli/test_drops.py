@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.projects import take_all
 
 STEERING = "\x1b[31m\x9b2J\u202e\u2028"
 
@@ -24,8 +23,7 @@ def test_drops_as_json_has_whole_texts(tmp_path: Path, capsys: pytest.CaptureFix
     settings = project(tmp_path, "[selection]\nmax_ratio = 0.001\n")
     text = f"long{STEERING} " * 50
     write_shard(tmp_path / "raw/a.tar", {"doc": document(text, sharp_image(1), year=2024)})
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
+    take_all(settings, "a")
     base = ["--settings", str(tmp_path / "interleaved.toml"), "drops", "--shard", "a"]
     assert main([*base, "--json"]) == 0
     printed = capsys.readouterr().out

@@ -9,9 +9,8 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.cli.terminal.console import print_error
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, project, write_shard
+from interleaved_assets_tests.projects import take_all
 
 DEEP, DIGITS = "[" * 5000, "9" * 5000
 
@@ -60,8 +59,7 @@ def test_data_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFi
     settings = project(tmp_path)
     sample_id = f"doc{STEERING}"
     write_shard(tmp_path / "raw/a.tar", {sample_id: document("a")})
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
+    take_all(settings, "a")
     base = ["--settings", str(tmp_path / "interleaved.toml")]
     assert main([*base, "trace", sample_id]) == 0
     assert main([*base, "trace", f"{sample_id}2"]) == 1

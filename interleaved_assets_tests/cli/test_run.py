@@ -13,6 +13,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.due import Progress, due_shards
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import take_all
 
 
 def test_all_due_shards_are_made_and_then_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,8 +82,7 @@ def test_a_page_that_cannot_be_written_is_an_error_of_the_run_but_not_of_the_sha
 def test_outputs_and_records_are_those_of_the_stages(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
+    take_all(settings, "a")
     paths = settings.storage.shard("a")
     before = {name: read_record(paths.record(name), {}) for name in stage_dag(settings)}
     for file in (tmp_path / "out").rglob("*.*"):

@@ -7,6 +7,7 @@ from interleaved_assets.cli import main
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.projects import take_all
 
 
 def test_trace_shows_every_stage_and_why_a_row_was_dropped(
@@ -89,8 +90,7 @@ def test_trace_shows_dropped_rows_in_their_place_and_sums_up_the_others(
     settings = project(tmp_path, '[errors]\non_materialize_error = "warn"\n[selection]\non_score_error = "warn"\n')
     images = [sharp_image(1), blurred_image(), b"no image", sharp_image(2)]
     write_shard(tmp_path / "raw/a.tar", {"doc": document("one", *images, "two", "three")})
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
+    take_all(settings, "a")
     base = ["--settings", str(tmp_path / "interleaved.toml"), "trace", "doc"]
     assert main(base) == 0
     printed = capsys.readouterr().out
@@ -147,8 +147,7 @@ def test_trace_names_the_part_of_a_split_tar_and_its_members(
     documents = {f"doc-{number}": document("some words", sharp_image(number)) for number in range(3)}
     documents["many"] = document("words", *(sharp_image(number) for number in range(14)))
     write_shard(tmp_path / "raw/a.tar", documents)
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
+    take_all(settings, "a")
     base = ["--settings", str(tmp_path / "interleaved.toml"), "trace"]
     assert main([*base, "doc-1"]) == 0
     part = f"{tmp_path}/out/tars/a~00001.tar"

@@ -3,9 +3,11 @@
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import dagster as dg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
@@ -18,10 +20,21 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, QueuePool
 
+from interleaved_assets_tests.defs.runs import instance_on_disk
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
     from interleaved_assets_tests.live import LiveDagster
+
+
+@pytest.fixture
+def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance in memory; where the marker ``on_disk`` is, one that a job or schedule can open again."""
+    home = tmp_path / "home"
+    on_disk = request.node.get_closest_marker("on_disk")
+    with instance_on_disk(home) if on_disk else dg.DagsterInstance.ephemeral() as instance:
+        yield instance
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,11 +3,10 @@
 import hashlib
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 from dagster import DagsterInstance
 
 from interleaved_assets.io import InterleavedWebdatasetReader
@@ -42,12 +41,6 @@ NAMES = (
     "\u00fc" * 124 + ".tar",  # 252 bytes: no room for an ending of ours
     DEEP,
 )
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def small_shard(path: Path, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,6 @@ from interleaved_assets_tests.documents import good_shard, project
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
 DAY = 86_400
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 @pytest.fixture

@@ -22,12 +22,6 @@ KEYS = ("a", "b")
 
 
 @pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as instance:
-        yield instance
-
-
-@pytest.fixture
 def base(tmp_path: Path) -> Settings:
     return project(tmp_path, "[watch]\nquiet_seconds = 0\n[run]\nstorage_tries = 2\n")
 

@@ -49,12 +49,6 @@ CHECKS = {
 }
 
 
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
-
-
 def run(instance: dg.DagsterInstance, folder: Path, settings: str = "") -> Ran:
     """One run over the shards a and b, made unless they are there."""
     loaded = project(folder, settings)

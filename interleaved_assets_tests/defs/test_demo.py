@@ -17,8 +17,6 @@ from interleaved_assets.defs.demo import (
     killed_demos_removed,
     summary_table,
 )
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.reporting.figures.collect import all_shard_facts
 from interleaved_assets_tests.defs.runs import instance_on_disk
@@ -29,6 +27,7 @@ from interleaved_assets_tests.documents import (
     sharp_image,
     write_shard,
 )
+from interleaved_assets_tests.projects import take_all
 
 README = Path(__file__).parents[2] / "README.md"
 WARN = '[errors]\non_materialize_error = "warn"\n[selection]\non_score_error = "warn"\n'
@@ -50,8 +49,7 @@ def printed(tmp_path: Path) -> str:
     settings = project(tmp_path, WARN)
     documents = {f"doc-{n}": document("one two", sharp_image(n), blurred_image(), b"no image") for n in range(3)}
     write_shard(tmp_path / "raw/scanned-pages-2024.tar", documents)
-    for stage in stage_dag(settings).values():
-        take_through(stage, "scanned-pages-2024", settings)
+    take_all(settings, "scanned-pages-2024")
     out = io.StringIO()
     Console(file=out, width=80).print(summary_table(settings, ["scanned-pages-2024"]))
     return out.getvalue()

@@ -1,6 +1,5 @@
 """Forgetting shards in Dagster: the job, and the partitions."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -11,28 +10,19 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.forget import FORGET_SHARDS
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import NO_TELEMETRY, Watcher, files, run_chain, unfinished_run
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.defs.runs import Watcher, files, run_chain, unfinished_run
+
+pytestmark = [pytest.mark.on_disk, pytest.mark.project("[watch]\nquiet_seconds = 0\n", shards={"a": 0})]
 
 QUIETLY = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides=NO_TELEMETRY) as instance:
-        yield instance
-
-
-@pytest.fixture
-def settings(tmp_path: Path, instance: dg.DagsterInstance) -> Settings:
-    """A shard that went through all stages, and then its raw tar was renamed from ``a`` to ``b``."""
-    settings = project(tmp_path, "[watch]\nquiet_seconds = 0\n")
-    good_shard(tmp_path / "raw/a.tar")
+@pytest.fixture(autouse=True)
+def renamed(settings: Settings, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """A shard went through all stages, and then its raw tar was renamed from ``a`` to ``b``."""
     assert run_chain(instance, settings, register_all(instance, settings.storage)).success
     (tmp_path / "raw/a.tar").rename(tmp_path / "raw/b.tar")
     instance.add_dynamic_partitions("shards", ["b"])
-    return settings
 
 
 def forget(instance: dg.DagsterInstance, settings: Settings, **config: object) -> tuple[bool, str]:

@@ -17,6 +17,8 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
+pytestmark = pytest.mark.project(shards={"a": 1})
+
 NOT_NUMBERS = {
     "dagster/uri",
     "passthrough_columns",
@@ -26,13 +28,6 @@ NOT_NUMBERS = {
     "filters_without_scores",
     "samples_over_max_tar_bytes",
 }
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    return settings
 
 
 def outcomes(settings: Settings) -> dict[str, StageOutcome]:

@@ -9,7 +9,6 @@ import pytest
 
 from interleaved_assets.defs.shard_pictures import shard_pictures
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.shard import stored_pictures as module
 from interleaved_assets.reporting.shard.report import REPORT_BYTES
@@ -17,17 +16,9 @@ from interleaved_assets.reporting.shard.stored_pictures import Drawn as Drawing
 from interleaved_assets.reporting.shard.stored_pictures import selection_pictures
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
+from interleaved_assets_tests.projects import take_all
 
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    return settings
-
-
-def records(settings: Settings) -> dict[str, Record]:
-    return {name: take_through(stage, "a", settings).record for name, stage in stage_dag(settings).items()}
+pytestmark = pytest.mark.project(shards={"a": 1})
 
 
 class Drawn:
@@ -50,7 +41,7 @@ def draw(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
 
 def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, draw: Drawn, tmp_path: Path) -> None:
-    record = records(settings)["filtered"]
+    record = take_all(settings)["filtered"]
     first = shard_pictures(record, settings)
     assert shard_pictures(record, settings) == first
     assert draw.times == 1
@@ -63,7 +54,7 @@ def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, dr
     "damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}', b'{"version": "x", "report": ""}']
 )
 def test_damaged_stored_pictures_are_drawn_again(settings: Settings, draw: Drawn, damage: bytes) -> None:
-    record = records(settings)["filtered"]
+    record = take_all(settings)["filtered"]
     first = shard_pictures(record, settings)
     kept = Path(settings.storage.shard("a").pictures("filtered"))
     kept.write_bytes(damage)
@@ -74,14 +65,14 @@ def test_damaged_stored_pictures_are_drawn_again(settings: Settings, draw: Drawn
 
 @pytest.mark.usefixtures("draw")
 def test_all_pictures_are_one_entry_beside_the_page(settings: Settings, tmp_path: Path) -> None:
-    shown = shard_pictures(records(settings)["filtered"], settings)
+    shown = shard_pictures(take_all(settings)["filtered"], settings)
     assert set(shown) == {"dropped_rows", "all_dropped_rows", "pictures", "page"}
     assert shown["pictures"].value == "| a |"
     assert (tmp_path / "out/pages/a.html").read_text() == "<html>"
 
 
 def test_pictures_can_be_turned_off_and_on(settings: Settings, draw: Drawn, tmp_path: Path) -> None:
-    record = records(settings)["filtered"]
+    record = take_all(settings)["filtered"]
     off = project(tmp_path, "[run]\npictures = false\n")
     assert set(shard_pictures(record, off)) == {"dropped_rows", "all_dropped_rows"}
     assert (draw.times, (tmp_path / "out/pages").exists()) == (0, False)
@@ -94,7 +85,7 @@ def test_pictures_can_be_turned_off_and_on(settings: Settings, draw: Drawn, tmp_
 
 
 def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = records(settings)["filtered"]
+    record = take_all(settings)["filtered"]
     shard_pictures(record, settings)
     read: list[str] = []
     real = module.read_small
@@ -111,7 +102,7 @@ def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings, monkey
 
 
 def test_pictures_of_a_shard(settings: Settings) -> None:
-    records(settings)
+    take_all(settings)
     drawn = selection_pictures("a", settings)
     plots = unquote(drawn.page)
     # every score, also those without bounds
@@ -128,7 +119,7 @@ def test_pictures_of_a_shard(settings: Settings) -> None:
 
 
 def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, tmp_path: Path) -> None:
-    made = records(settings)
+    made = take_all(settings)
     shown = shard_pictures(made["filtered"], settings)
     assert [record.data for record in shown["dropped_rows"].records] == [
         {
@@ -150,12 +141,12 @@ def test_long_ids_are_cut_in_the_table_of_dropped_rows(tmp_path: Path) -> None:
     settings = project(tmp_path)
     ids = ["9f86d081884c7d659a2feaa0c55ad015", "9f86d081884c7d659a2feaa0c55ad016"]
     write_shard(tmp_path / "raw/a.tar", {one: document("one", blurred_image()) for one in ids})
-    rows = shard_pictures(records(settings)["filtered"], settings)["dropped_rows"].records
+    rows = shard_pictures(take_all(settings)["filtered"], settings)["dropped_rows"].records
     assert [row.data["sample"] for row in rows] == ["9f86d0818…a0c55ad015", "9f86d0818…a0c55ad016"]
 
 
 def test_the_page_has_at_most_the_documents_of_its_setting_or_is_off(settings: Settings, tmp_path: Path) -> None:
-    record = records(settings)["filtered"]
+    record = take_all(settings)["filtered"]
     assert Path(str(shard_pictures(record, settings)["page"].value)).read_text().count("<h2>") == 3
     fewer = project(tmp_path, "[pages]\nmax_documents = 1\n")
     page = Path(str(shard_pictures(record, fewer)["page"].value)).read_text()
@@ -167,7 +158,7 @@ def test_without_thumbnails_the_page_still_has_the_dropped_texts(tmp_path: Path)
     few = '[scoring]\nscorers = ["sharpness", "qr"]\n[selection]\nmax_ratio = 0.1\n'
     settings = project(tmp_path, few)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    records(settings)
+    take_all(settings)
     page = selection_pictures("a", settings).page
     assert "one two three" in page
     assert "data:image/jpeg" not in page

@@ -1,6 +1,5 @@
 """dataset_report in real runs: figures over time, what is not current, and the same on the pages of the shards."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,6 @@ FINAL_TARS = AssetKey("final_tars")
 REPORT = AssetKey("dataset_report")
 ERROR = "{}/raw/bad.tar is not a tar: its first 512 bytes are not a tar header"
 LENIENT = "[selection]\nmin_sharpness = 0\n"
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def report(instance: DagsterInstance, settings: Settings) -> dict[str, object]:

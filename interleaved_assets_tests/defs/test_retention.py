@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,23 +13,12 @@ from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.defs.retention import build_retention, delete_old_runs
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk
+from interleaved_assets_tests.defs.runs import STAGES
 from interleaved_assets_tests.documents import good_shard, project
 
 REFERENCE = Path(__file__).parents[2] / "docs/operating-reference.md"
+pytestmark = [pytest.mark.on_disk, pytest.mark.project(shards={name: ord(name) for name in "abc"})]
 
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    with instance_on_disk(tmp_path / "home") as instance:
-        yield instance
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    for name in "abc":
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    return project(tmp_path)
 
 
 def shards_of(instance: dg.DagsterInstance) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, Restorable, instance_on_disk
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import make_project
 
 
 @pytest.mark.parametrize(
@@ -78,23 +79,10 @@ def test_ranges_hold_every_due_shard_once_and_no_vanished_one(marks: list[str], 
     assert all(first in due and last in due for first, last in ranges)
 
 
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    # a schedule reopens its instance, so it has to lie on disk
-    with instance_on_disk(tmp_path / "home") as instance:
-        yield instance
-
-
-def four_shards(folder: Path) -> Settings:
-    settings = project(folder, "[run]\nshards_per_run = 2\n[watch]\nquiet_seconds = 0\n")
-    for number, name in enumerate("abcd"):
-        good_shard(folder / "raw" / f"{name}.tar", seed=number)
-    return settings
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return four_shards(tmp_path)
+FOUR_SHARDS = pytest.mark.project(
+    "[run]\nshards_per_run = 2\n[watch]\nquiet_seconds = 0\n", shards=dict(zip("abcd", range(4), strict=True))
+)
+pytestmark = [pytest.mark.on_disk, FOUR_SHARDS]
 
 
 class Made(NamedTuple):
@@ -109,7 +97,7 @@ class Made(NamedTuple):
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Restorable:
     folder = tmp_path_factory.mktemp("made") / "project"
     folder.mkdir()
-    settings = four_shards(folder)
+    settings = make_project(folder, *FOUR_SHARDS.args, **FOUR_SHARDS.kwargs)
     with instance_on_disk(folder / "home") as instance:
         assert materialize_all(instance, settings, register_all(instance, settings.storage))
     return Restorable(folder)

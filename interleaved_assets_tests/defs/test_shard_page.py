@@ -1,6 +1,5 @@
 """What the page of a shard shows after a run that made nothing, and after one that failed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -9,12 +8,6 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
 from interleaved_assets_tests.documents import good_shard, project
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def shown(instance: dg.DagsterInstance, asset: str, key: str) -> dict[str, object]:

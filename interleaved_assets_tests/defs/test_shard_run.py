@@ -4,7 +4,7 @@ import io
 import json
 import tarfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -25,12 +25,6 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result
 from interleaved_assets_tests.documents import good_shard, project
-
-
-@pytest.fixture
-def instance() -> Iterator[DagsterInstance]:
-    with DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def run(

@@ -24,7 +24,6 @@ from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import check_result, materialized
 from interleaved_assets_tests.defs.test_checks import shown
-from interleaved_assets_tests.documents import good_shard, project
 
 CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\nkeep_embeddings = true\n'
 KEYS = ("a", "b", "c")
@@ -59,12 +58,7 @@ class Model:
             yield key, pa.Table.from_pylist([{**image, **score} for image in images], schema=self.schema)
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path, CLIP)
-    for key in KEYS:
-        good_shard(tmp_path / f"raw/{key}.tar", seed=ord(key))
-    return settings
+pytestmark = pytest.mark.project(CLIP, shards={key: ord(key) for key in KEYS})
 
 
 @pytest.fixture
@@ -74,12 +68,6 @@ def model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Model:
     monkeypatch.setattr(score_clip, "score_shards", model.score)
     monkeypatch.setattr(many, "_pause", lambda _: 0.0)
     return model
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def run(instance: dg.DagsterInstance, settings: Settings) -> dg.ExecuteInProcessResult:

@@ -12,19 +12,18 @@ import pytest
 
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.storage.temporary import TemporaryFile
-from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_valid_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.forked import start_forked
+from interleaved_assets_tests.projects import take_all
 
 KEY = "cc/a"
 
 
 def take_through_all(settings: Settings) -> None:
-    for stage in stage_dag(settings).values():
-        take_through(stage, KEY, settings)
+    take_all(settings, KEY)
 
 
 def watch_storage(reached: Callable[[str], None], replace: Callable[[type, str, Callable[..., object]], None]) -> None:

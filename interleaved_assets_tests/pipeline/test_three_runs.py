@@ -20,7 +20,6 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile, read_valid_record
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
 
 WORKS = {"all the same": "111", "one other": "112", "all others": "123", "the same around another": "121"}
@@ -68,11 +67,11 @@ def run_of(stage: Stage, settings: Settings) -> SteppedRun:
     return SteppedRun(lambda: take_through(stage, "a", settings))
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    (tmp_path / "raw" / "a.tar").write_bytes(b"raw")
-    return settings
+def raw_shard(settings: Settings, folder: Path) -> None:
+    (folder / "raw" / "a.tar").write_bytes(b"raw")
+
+
+pytestmark = pytest.mark.project(finish=raw_shard)
 
 
 @pytest.fixture(autouse=True)

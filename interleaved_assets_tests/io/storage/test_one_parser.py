@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from interleaved_assets.io.rows.fetch import Source, fetch
@@ -72,11 +72,16 @@ def test_allowed_local_paths_open_below_the_root(
 @given(
     scheme=st.sampled_from(["memory", "MEMORY", "s3", "file", "simplecache::memory"]),
     slashes=st.sampled_from(["://", ":///", "://///", ":/"]),
+    start=st.sampled_from(["bucket/raw/", "bucket/raw", "bucket/", ""]),
     parts=st.lists(st.sampled_from((*PARTS, "%5c..", "\\..", "bucket")), max_size=6),
 )
-def test_allowed_remote_paths_open_below_the_root(scheme: str, slashes: str, parts: list[str]) -> None:
-    uri = f"{scheme}{slashes}{'/'.join(parts)}"
-    if check_allowed(uri, ["memory://bucket/raw"]):
+@example("memory", "://", "bucket/raw/", ["a.tar"])
+@example("memory", "://", "bucket/raw/", ["..", "secret"])
+def test_allowed_remote_paths_open_below_the_root(scheme: str, slashes: str, start: str, parts: list[str]) -> None:
+    uri = f"{scheme}{slashes}{start}{'/'.join(parts)}"
+    is_allowed = check_allowed(uri, ["memory://bucket/raw"])
+    assert is_allowed or uri != "memory://bucket/raw/a.tar"  # else nothing here would be compared
+    if is_allowed:
         try:
             _, path = filesystem(uri)
         except InterleavedError:

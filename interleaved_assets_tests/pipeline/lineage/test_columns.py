@@ -10,19 +10,11 @@ from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 from interleaved_assets_tests.layouts import foreign_tar
+from interleaved_assets_tests.projects import take_all
 
-
-def records(settings: Settings) -> dict[str, Record]:
-    return {name: take_through(stage, "a", settings).record for name, stage in stage_dag(settings).items()}
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    return settings
+pytestmark = pytest.mark.project(shards={"a": 1})
 
 
 def of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
@@ -38,7 +30,7 @@ def deciding(record: Record, settings: Settings) -> tuple[SourceColumn, ...]:
 
 
 def test_columns_of_the_row_model_come_from_the_documents_json(settings: Settings) -> None:
-    lineage = lineage_of(records(settings)["normalized"], settings)
+    lineage = lineage_of(take_all(settings)["normalized"], settings)
     assert lineage["sample_id"] == of("raw_shards", "__key__")
     assert lineage["position"] == lineage["modality"] == of("raw_shards", "texts", "images")
     assert lineage["text_content"] == of("raw_shards", "texts")
@@ -75,7 +67,7 @@ def test_lineage_follows_the_layout_of_the_documents(tmp_path: Path) -> None:
 
 
 def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
-    record = records(settings)["image_scores"]
+    record = take_all(settings)["image_scores"]
     lineage = lineage_of(record, settings)
     assert set(lineage) == set(record.columns)
     assert lineage["sample_id"] == of("normalized", "sample_id")
@@ -85,7 +77,7 @@ def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
 
 def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
     columns = {field.name: str(field.type) for field in clip_schema(settings.clip, 8)}
-    record = records(settings)["image_scores"].model_copy(update={"stage": "clip_scores", "columns": columns})
+    record = take_all(settings)["image_scores"].model_copy(update={"stage": "clip_scores", "columns": columns})
     lineage = lineage_of(record, settings)
     assert lineage["position"] == of("normalized", "position")
     assert lineage["clip_score"] == of("normalized", "binary_content", "text_content")
@@ -93,7 +85,7 @@ def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
 
 
 def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -> None:
-    found = records(settings)
+    found = take_all(settings)
     lineage = lineage_of(found["filtered"], settings)
     assert set(lineage) == set(found["normalized"].columns)
     assert all(sources == of("normalized", name) for name, sources in lineage.items())
@@ -108,6 +100,6 @@ def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -
 
 
 def test_a_tar_has_no_columns(settings: Settings) -> None:
-    record = records(settings)["final_tars"]
+    record = take_all(settings)["final_tars"]
     assert lineage_of(record, settings) == {}
     assert deciding(record, settings) == ()

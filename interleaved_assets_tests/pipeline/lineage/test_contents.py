@@ -10,19 +10,19 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, sharp_image, write_shard
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """A project with one shard, whose document ``wordy`` is kept and whose other document is dropped as a whole."""
-    settings = project(tmp_path, "[selection]\nmax_ratio = 0.5\n")
+def shard(settings: Settings, folder: Path) -> None:
+    """One shard, whose document ``wordy`` is kept and whose other document is dropped as a whole."""
     few = document("two words", sharp_image(1), sharp_image(2), url="https://example.org/ü", year=2024)
     wordy = document("one two three four five six", sharp_image(3))
-    write_shard(tmp_path / "raw/a.tar", {"few": few, "wordy": wordy})
+    write_shard(folder / "raw/a.tar", {"few": few, "wordy": wordy})
     for name in ("normalized", "image_scores", "filtered"):
         take_through(stage_dag(settings)[name], "a", settings)
-    return settings
+
+
+pytestmark = pytest.mark.project("[selection]\nmax_ratio = 0.5\n", finish=shard)
 
 
 def test_texts_fields_and_names_of_images(settings: Settings) -> None:

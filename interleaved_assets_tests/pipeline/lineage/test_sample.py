@@ -16,21 +16,12 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.projects import take_all
 
 KEYS = ["a", "b", "c"]
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    for key in KEYS:
-        take_all(settings, good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key)).stem)
-    return settings
-
-
-def take_all(settings: Settings, key: str) -> None:
-    for stage in stage_dag(settings).values():
-        take_through(stage, key, settings)
+pytestmark = pytest.mark.project(shards={key: ord(key) for key in KEYS}, done=KEYS)
 
 
 def found(sample_id: str, settings: Settings, keys: list[str] = KEYS) -> dict[str, list[StageTrace] | InterleavedError]:

@@ -12,16 +12,9 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import take_all
 
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    for key in ("a", "web/b"):
-        good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key[-1]))
-        for stage in stage_dag(settings).values():
-            take_through(stage, key, settings)
-    return settings
+pytestmark = pytest.mark.project(shards={"a": ord("a"), "web/b": ord("b")}, done=("a", "web/b"))
 
 
 def sha256(path: Path) -> str:
@@ -78,8 +71,7 @@ def exported(tmp_path: Path) -> Settings:
     """The settings of a project with a shard whose images were exported, two a tar."""
     settings = project(tmp_path, "[export]\nenabled = true\nimages_per_tar = 2\n")
     good_shard(tmp_path / "raw/web/b.tar", seed=3)
-    for stage in stage_dag(settings).values():
-        take_through(stage, "web/b", settings)
+    take_all(settings, "web/b")
     return settings
 
 
@@ -133,8 +125,7 @@ def test_a_tar_without_a_record_is_an_error(settings: Settings, tmp_path: Path) 
 def test_a_part_of_a_final_tar_that_was_split(tmp_path: Path) -> None:
     settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 1\n")
     good_shard(tmp_path / "raw/a.tar")
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
+    take_all(settings, "a")
     part = tmp_path / "out/tars/a~00001.tar"
     trace = trace_tar(str(part), settings)
     assert (trace.key, trace.recorded.uri, trace.as_recorded, trace.status) == ("a", str(part), True, "complete")

@@ -23,15 +23,10 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets_tests.documents import project, refuse_listing
+from interleaved_assets_tests.documents import refuse_listing
 from interleaved_assets_tests.s3 import S3Server
 
 FOLDERS = "/".join(["d" * 90] * 3)
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return project(tmp_path)
 
 
 @pytest.fixture

@@ -18,32 +18,25 @@ from interleaved_assets.pipeline.release.card import _single_licence
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import Manifest, Values, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
-from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 
 
-def through_all(key: str, settings: Settings) -> None:
-    for stage in stage_dag(settings).values():
-        take_through(stage, key, settings)
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def second_shard(settings: Settings, folder: Path) -> None:
     """Two shards that went through all stages, with seven documents, one licence and two hosts."""
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw/web/a.tar")
     facts = {"license": "CC-BY 4.0", "url": "https://example.com/x"}
     documents = {f"d{number}": document("some words", sharp_image(number), **facts) for number in range(4)}
-    write_shard(tmp_path / "raw/b c.tar", documents)
+    write_shard(folder / "raw/b c.tar", documents)
     for key in ("web/a", "b%20c"):
-        through_all(key, settings)
-    return settings
+        take_all(settings, key)
+
+
+pytestmark = pytest.mark.project(shards={"web/a": 0}, finish=second_shard)
 
 
 def findings(manifest_at: Path) -> list[tuple[str, str]]:
@@ -74,7 +67,7 @@ def test_the_manifest_names_tars_counts_drops_filters_and_sources(settings: Sett
 def test_the_parts_of_a_final_tar_are_tars_of_their_own(tmp_path: Path) -> None:
     settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 2\n")
     good_shard(tmp_path / "raw/web/a.tar")
-    through_all("web/a", settings)
+    take_all(settings, "web/a")
     manifest = make_release("v1", settings, to=str(tmp_path / "copy")).manifest
     names = ["tars/web/a~00000.tar", "tars/web/a~00001.tar"]
     assert [(tar.shard, tar.path, tar.counts.samples) for tar in manifest.tars] == [
@@ -177,7 +170,7 @@ def test_a_copy_outlives_a_later_run(settings: Settings, tmp_path: Path) -> None
     tar = tmp_path / "copy/tars/web/a.tar"
     assert tar.samefile(tmp_path / "out/tars/web/a.tar")  # a link takes no space
     good_shard(tmp_path / "raw/web/a.tar", seed=9)
-    through_all("web/a", settings)
+    take_all(settings, "web/a")
     assert not tar.samefile(tmp_path / "out/tars/web/a.tar")
     assert findings(tmp_path / "copy/manifest.json") == []
     assert findings(tmp_path / "out/releases/v2/manifest.json") == []
@@ -325,7 +318,7 @@ def test_values_of_strangers_can_be_written_and_have_no_control_characters(tmp_p
     licences = ("\ud800 <b>", 3, "a\x00\u202eb")
     shard = {f"d{at}": document("some words", sharp_image(at), license=one) for at, one in enumerate(licences)}
     write_shard(tmp_path / "raw/a.tar", shard)
-    through_all("a", settings)
+    take_all(settings, "a")
     make_release("v1", settings)
     manifest = read_manifest(str(tmp_path / "out/releases/v1/manifest.json"))
     assert [one.most for one in manifest.licences] == [{"3": 1, "\\ud800 <b>": 1, "a\x00\u202eb": 1}]
@@ -339,7 +332,7 @@ def test_images_that_only_the_export_lacks_do_not_count_as_dropped(tmp_path: Pat
     settings = project(tmp_path, f"{text}[publish]\nmax_lost_samples = 1\n")
     settings = settings.model_copy(update={"selection": settings.selection.model_copy(update={"order": ()})})
     write_shard(tmp_path / "raw/a.tar", {"d": document("some words", sharp_image(1), b"no image")})
-    through_all("a", settings)
+    take_all(settings, "a")
     manifest = make_release("v1", settings).manifest
     assert (manifest.counts_in.images, manifest.counts.images, manifest.dropped) == (2, 2, {})
 
@@ -404,7 +397,7 @@ def test_shards_with_the_same_documents_are_refused_or_named(
     for name in ("none", "nothing"):  # two shards without documents are no copies
         write_shard(raw / f"{name}.tar", {})
     for key in ("web/renamed", "packed", "none", "nothing"):
-        through_all(key, settings)
+        take_all(settings, key)
     command = ["--settings", str(tmp_path / "interleaved.toml"), "release", "v1"]
     assert main(command) == 2
     assert capsys.readouterr().err == (
@@ -432,7 +425,7 @@ def test_the_same_parts_of_shards_that_are_split_are_named_once(tmp_path: Path) 
     settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 2\n")
     for key in ("a", "b"):
         good_shard(tmp_path / f"raw/{key}.tar")
-        through_all(key, settings)
+        take_all(settings, key)
     with pytest.raises(OptionError, match=r"^2 shards have the same documents .*:\n  a, b$"):
         make_release("v1", settings)
 

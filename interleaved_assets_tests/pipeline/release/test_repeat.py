@@ -19,28 +19,22 @@ from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
-from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, sharp_image, write_shard
 from interleaved_assets_tests.forked import start_forked
+from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 
 Patch = Callable[[Any, str, Callable[..., Any]], None]
 
 
-def make_shard(folder: Path, text: str = "some words") -> Settings:
-    """A project below ``folder`` with one shard, whose stages are current."""
-    settings = project(folder)
+def make_shard(settings: Settings, folder: Path, text: str = "some words") -> None:
+    """One shard, whose stages are current."""
     write_shard(folder / "raw/a.tar", {"doc": document(text, sharp_image(1))})
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
-    return settings
+    take_all(settings)
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return make_shard(tmp_path)
+pytestmark = pytest.mark.project(finish=make_shard)
 
 
 def watch_files(reached: Callable[[], None], replace: Patch) -> None:
@@ -131,7 +125,7 @@ def test_a_killed_release_of_other_content_is_refused_and_stays(settings: Settin
     kill_at(3, tmp_path, str(copy))
     assert {path.name for path in copy.iterdir()} == {UNFINISHED_FILE, "tars"}
     before = files(copy)
-    make_shard(tmp_path, "other words")
+    make_shard(settings, tmp_path, "other words")
     with pytest.raises(OptionError, match=f"{copy} has an unfinished release of other content.*delete {copy} and"):
         make_release("v1", settings, to=str(copy))
     assert files(copy) == before

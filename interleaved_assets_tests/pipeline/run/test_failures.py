@@ -19,13 +19,13 @@ from interleaved_assets_tests.documents import good_and_damaged_shards, good_sha
 KEYS = ["a", "b", "c"]
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def three_shards(settings: Settings, folder: Path) -> None:
     """Three shards that were taken through all stages; b is no tar."""
-    settings = project(tmp_path)
-    good_and_damaged_shards(tmp_path / "raw")
+    good_and_damaged_shards(folder / "raw")
     run(settings)
-    return settings
+
+
+pytestmark = pytest.mark.project(finish=three_shards)
 
 
 def run(settings: Settings) -> None:

@@ -67,11 +67,11 @@ class Copy:
         )
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    (tmp_path / "raw" / "a.tar").write_bytes(b"first")
-    return settings
+def raw_shard(settings: Settings, folder: Path) -> None:
+    (folder / "raw" / "a.tar").write_bytes(b"first")
+
+
+pytestmark = pytest.mark.project(finish=raw_shard)
 
 
 def record_uri(settings: Settings, stage: str) -> str:

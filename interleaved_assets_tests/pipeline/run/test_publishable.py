@@ -17,16 +17,13 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.io.tars import members_of, pack, write_tar
 from interleaved_assets_tests.layouts import foreign_tar, jpeg
+from interleaved_assets_tests.projects import take_all
 
 DROP_ROW = '[errors]\non_materialize_error = "drop_row"\n'
 
 
 def normalize(settings: Settings, key: str = "a") -> Record:
     return take_through(stage_dag(settings)["normalized"], key, settings).record
-
-
-def through_all(settings: Settings, key: str = "a") -> dict[str, Record]:
-    return {name: take_through(stage, key, settings).record for name, stage in stage_dag(settings).items()}
 
 
 def outputs(folder: Path) -> list[Path]:
@@ -37,7 +34,7 @@ def outputs(folder: Path) -> list[Path]:
 def test_images_with_texts_beside_them_are_taken_by_a_setting(tmp_path: Path, layout: str) -> None:
     settings = project(tmp_path, '[reading]\nlayout = "images"\n')
     (tmp_path / "raw/a.tar").write_bytes(foreign_tar(layout))
-    records = through_all(settings)
+    records = take_all(settings)
     assert records["normalized"].settings["reading"]["layout"] == "images"  # type: ignore[index]
     assert [records[name].counts_out.images for name in ("normalized", "filtered", "final_tars")] == [20, 20, 20]
     assert records["final_tars"].counts_out.texts == 20
@@ -100,7 +97,7 @@ def test_the_bounds_are_settings(tmp_path: Path) -> None:
     with pytest.raises(UnexpectedLayout, match=r"shard a: members that no document names have"):
         normalize(project(tmp_path, "[publish]\nmax_empty_samples = 1\n"))
     settings = project(tmp_path, "[publish]\nmax_empty_samples = 1\nmax_unreferenced_bytes = 1\n")
-    records = through_all(settings)
+    records = take_all(settings)
     assert records["normalized"].counted["unreferenced_images"] == 20
     assert records["normalized"].notes["unreferenced_images"] == 20
     # nothing that was not judged is published; captions are no images
@@ -147,7 +144,7 @@ def test_unreferenced_images_are_left_out_counted_and_kept_on_request(tmp_path: 
         ("two.jpg", jpeg(3)),
     )
     settings = project(tmp_path, "[publish]\nmax_unreferenced_bytes = 0.9\n")
-    records = through_all(settings)
+    records = take_all(settings)
     assert records["normalized"].notes["unreferenced_images"] == 3
     assert records["filtered"].notes["unreferenced_images_left_out"] == 3
     assert records["filtered"].counts_in == records["filtered"].counts_out
@@ -163,7 +160,7 @@ def test_unreferenced_images_are_left_out_counted_and_kept_on_request(tmp_path: 
 
     with_images = project(tmp_path, "[publish]\nmax_unreferenced_bytes = 0.9\nunreferenced_images = true\n")
     assert take_through(stage_dag(settings)["normalized"], "a", with_images).unchanged
-    assert through_all(with_images)["filtered"].notes["unreferenced_images_left_out"] == 0
+    assert take_all(with_images)["filtered"].notes["unreferenced_images_left_out"] == 0
     assert set(members_of(tmp_path / "out/tars/a.tar")) == {
         *("one.json", "one.1.png", "one.notes.txt", "one.thumb.jpg", "one.unnamed", "two.json", "two.jpg")
     }
@@ -174,7 +171,7 @@ def test_a_final_tar_shows_nothing_of_images_that_were_left_out(tmp_path: Path) 
     document = {"sample_id": "one", "texts": ["a b c", None], "images": [None, "one.1.png"], "url": "x"}
     members = (("one.json", document), ("one.1.png", sharp_image(1)))
     write_tar(tmp_path / "raw/a.tar", *members, ("one.thumb.png", sharp_image(2, 16, 16)))
-    record = through_all(settings)["filtered"]
+    record = take_all(settings)["filtered"]
     assert "_unreferenced_members" not in record.columns
     (_, written), (_, image) = members_of(tmp_path / "out/tars/a.tar").items()
     assert (json.loads(written), image) == (document, sharp_image(1))
@@ -244,7 +241,7 @@ def test_a_shard_whose_images_have_no_score_fails_at_the_selection(tmp_path: Pat
     with pytest.raises(
         IncompleteShard, match=r"shard a: 3 of 4 samples lost rows to errors in filtered, .* 3 undecodable_image\. The "
     ):
-        through_all(settings)
+        take_all(settings)
     assert not list((tmp_path / "out").rglob("*.tar"))
     loose = project(tmp_path, '[selection]\non_score_error = "drop_row"\n[publish]\nmax_lost_samples = 1\n')
-    assert through_all(loose)["filtered"].dropped == {"undecodable_image": 3}
+    assert take_all(loose)["filtered"].dropped == {"undecodable_image": 3}

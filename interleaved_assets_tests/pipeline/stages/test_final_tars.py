@@ -5,25 +5,16 @@ import pytest
 
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import ReadBackError
-from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import take_all
 
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw/a.tar")
-    return settings
+pytestmark = pytest.mark.project(shards={"a": 0})
 
 
 def through_all(settings: Settings) -> Record:
     """The record of the last stage."""
-    for stage in stage_dag(settings).values():
-        outcome = take_through(stage, "a", settings)
-    return outcome.record
+    return take_all(settings)["final_tars"]
 
 
 def test_the_record_has_the_counts_of_reading_back(settings: Settings, tmp_path: Path) -> None:

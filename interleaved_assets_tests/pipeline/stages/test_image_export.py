@@ -24,6 +24,7 @@ from interleaved_assets.pipeline.status.forget import files_to_forget, remove_fi
 from interleaved_assets.pipeline.status.status import CurrentStages
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 
 ON = "[export]\nenabled = true\nimages_per_tar = 3\n"
@@ -32,9 +33,7 @@ KEY = "web/a"
 
 def through_all(settings: Settings, key: str = KEY) -> Record:
     """The record of the last stage."""
-    for stage in stage_dag(settings).values():
-        outcome = take_through(stage, key, settings)
-    return outcome.record
+    return [*take_all(settings, key).values()][-1]
 
 
 def image_files(folder: Path, key: str = KEY) -> set[str]:
@@ -45,10 +44,7 @@ def tars(record: Record) -> list[str]:
     return [output.uri for role, output in record.outputs.items() if role.endswith(".tar")]
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    good_shard(tmp_path / f"raw/{KEY}.tar")
-    return project(tmp_path, ON)
+pytestmark = pytest.mark.project(ON, shards={KEY: 0})
 
 
 def test_the_stage_is_there_if_it_is_enabled(tmp_path: Path) -> None:

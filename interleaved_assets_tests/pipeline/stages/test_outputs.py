@@ -13,15 +13,11 @@ from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledg
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import take_all
+
+pytestmark = pytest.mark.project(shards={"cc/a": 0})
 
 SCORES = ["width", "height", "aspect_ratio", "sharpness", "qr_area_ratio"]
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "cc" / "a.tar")
-    return settings
 
 
 def paths(settings: Settings, key: str = "cc/a") -> ShardPaths:
@@ -69,8 +65,7 @@ def test_a_missing_score_table_is_named(settings: Settings) -> None:
 
 def test_ledgers_of_several_stages_are_concatenated(settings: Settings) -> None:
     assert read_ledgers(paths(settings)).num_rows == 0
-    for stage in stage_dag(settings).values():
-        take_through(stage, "cc/a", settings)
+    take_all(settings, "cc/a")
     ledger = read_ledgers(paths(settings))
     assert ledger.select(["sample_id", "position", "stage", "reason"]).to_pylist() == [
         {"sample_id": "doc-0-b", "position": 2, "stage": "filtered", "reason": "sharpness_below"}

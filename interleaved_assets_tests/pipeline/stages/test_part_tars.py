@@ -19,6 +19,7 @@ from interleaved_assets.pipeline.status.status import CurrentStages
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_requests import counted_requests
 
@@ -39,9 +40,7 @@ def raw_shard(folder: Path, seed: int = 0) -> Path:
 
 def through(settings: Settings) -> Record:
     """Take the shard through all stages; returns the record of the last one."""
-    for stage in stage_dag(settings).values():
-        outcome = take_through(stage, KEY, settings)
-    return outcome.record
+    return take_all(settings, KEY)["final_tars"]
 
 
 def tars(folder: Path) -> dict[str, list[str]]:
@@ -53,13 +52,13 @@ def tars(folder: Path) -> dict[str, list[str]]:
     }
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def split(settings: Settings, folder: Path) -> None:
     """A shard of seven documents that went through all stages with at most three samples a tar."""
-    settings = bounded(tmp_path, "max_samples_per_tar = 3")
-    raw_shard(tmp_path)
+    raw_shard(folder)
     through(settings)
-    return settings
+
+
+pytestmark = pytest.mark.project("[final_tars]\nmax_samples_per_tar = 3\n", finish=split)
 
 
 def test_a_changed_bound_replaces_the_tars_and_makes_only_this_stage_stale(settings: Settings, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from interleaved_assets.pipeline.lineage.sample import find_sample
 from interleaved_assets.pipeline.lineage.tar import trace_tar
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot, write_snapshot
-from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import (
@@ -23,21 +22,12 @@ from interleaved_assets.pipeline.status.raw_root import judge_raw_root
 from interleaved_assets.pipeline.status.status import COMPLETE, State
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project, refuse_listing
+from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 
+pytestmark = pytest.mark.project(shards={"a": ord("a"), "web/b": ord("b"), "c": ord("c")}, done=("a", "web/b"))
+
 STAGES = ["normalized", "image_scores", "filtered", "final_tars"]
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Two shards that completed all stages, one of them in a folder, and one without a run."""
-    settings = project(tmp_path)
-    for name in ("a", "web/b", "c"):
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name[-1]))
-    for key in ("a", "web/b"):
-        for stage in stage_dag(settings).values():
-            take_through(stage, key, settings)
-    return settings
 
 
 def statuses(found: DatasetStatus) -> dict[str, str]:
@@ -139,8 +129,7 @@ def test_in_a_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> N
     for name in ("a", "b c"):
         s3_environment.fs.put_file(str(good_shard(tmp_path / f"{name}.tar", seed=1)), f"{bucket}/raw/{name}.tar")
     assert statuses(read_dataset_status(settings)) == {"a": "never materialized", "b%20c": "never materialized"}
-    for stage in stage_dag(settings).values():
-        take_through(stage, "b%20c", settings)
+    take_all(settings, "b%20c")
     assert statuses(read_dataset_status(settings)) == {"a": "never materialized", "b%20c": "complete"}
     s3_environment.fs.rm_file(f"{bucket}/raw/b c.tar")
     found = read_dataset_status(settings)

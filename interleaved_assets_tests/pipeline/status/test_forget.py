@@ -5,29 +5,23 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status import forget
 from interleaved_assets.pipeline.status.dataset_status import VANISHED, read_dataset_status
 from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import good_shard, project, refuse_listing
+from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 
 KEY, OTHER = "web/a", "web/a%20b"
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Two shards that went through all stages; the raw tar of one was renamed since."""
-    settings = project(tmp_path)
-    for seed, name in enumerate(("web/a", "web/a b")):
-        good_shard(tmp_path / f"raw/{name}.tar", seed=seed)
-    for key in (KEY, OTHER):
-        for stage in stage_dag(settings).values():
-            take_through(stage, key, settings)
-    (tmp_path / "raw/web/a.tar").rename(tmp_path / "raw/web/renamed.tar")
-    return settings
+def renamed(settings: Settings, folder: Path) -> None:
+    """The raw tar of one of the two shards has another name since they went through all stages."""
+    (folder / "raw/web/a.tar").rename(folder / "raw/web/renamed.tar")
+
+
+pytestmark = pytest.mark.project(shards={"web/a": 0, "web/a b": 1}, done=(KEY, OTHER), finish=renamed)
 
 
 def stored(folder: Path) -> set[str]:
@@ -53,8 +47,7 @@ def test_the_parts_of_a_final_tar_go_from_the_last_on(tmp_path: Path) -> None:
     for seed, key in enumerate(("a", "a~00000")):  # the key of the second is a%7E00000
         good_shard(tmp_path / f"raw/{key}.tar", seed=seed)
     for key in ("a", "a%7E00000"):
-        for stage in stage_dag(settings).values():
-            take_through(stage, key, settings)
+        take_all(settings, key)
     (tmp_path / "raw/a.tar").unlink()
     parts = [f"{tmp_path}/out/tars/a~{number:05d}.tar" for number in (2, 1, 0)]
     found = files_to_forget(["a"], settings.storage)
@@ -148,8 +141,7 @@ def test_a_shard_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -
         s3_server.fs.put_file(str(good_shard(tmp_path / "a.tar", seed=seed)), f"{bucket}/raw/{name}/b.tar")
     keys = ["a/b", "a.json/b"]
     for key in keys:
-        for stage in stage_dag(settings).values():
-            take_through(stage, key, settings)
+        take_all(settings, key)
     s3_server.fs.rm(f"{bucket}/raw/a/b.tar")
     assert vanished_shards(storage) == ["a/b"]
     found = files_to_forget(["a/b"], storage)

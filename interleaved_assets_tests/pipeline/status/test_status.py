@@ -17,19 +17,9 @@ from interleaved_assets.pipeline.status.due import Due, Progress, due_shards, st
 from interleaved_assets.pipeline.status.status import COMPLETE, CURRENT, CurrentStages, State, Status, shard_statuses
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import take_all
 
-
-def take_all(settings: Settings, key: str = "a") -> None:
-    for stage in stage_dag(settings).values():
-        take_through(stage, key, settings)
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    take_all(settings)
-    return settings
+pytestmark = pytest.mark.project(shards={"a": 1}, done=("a",))
 
 
 def records_of(settings: Settings) -> dict[str, Record]:
@@ -141,8 +131,7 @@ def test_another_tar_with_the_same_file_time_is_a_change(settings: Settings, tmp
             ("a", (State.STALE, "normalized stale: raw_shards changed", "normalized"))
         ]
     assert not take_through(stage_dag(settings)["normalized"], "a", settings).unchanged
-    for stage in stage_dag(settings).values():
-        take_through(stage, "a", settings)
+    take_all(settings, "a")
     assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [("a", COMPLETE)]
 
 

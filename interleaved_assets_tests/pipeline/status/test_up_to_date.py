@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status.status import State, Status
 from interleaved_assets.pipeline.status.up_to_date import judge_up_to_date, shards_not_current
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.projects import take_all
 
 
 def stale(stage: str, number: int = 0) -> Status:
@@ -45,8 +44,7 @@ def test_each_stage_counts_its_own_shards(tmp_path: Path) -> None:
     settings = project(tmp_path)
     for name in ("a", "b", "gone"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name[0]))
-        for stage in stage_dag(settings).values():
-            take_through(stage, name, settings)
+        take_all(settings, name)
     good_shard(tmp_path / "raw/new.tar")
     (tmp_path / "raw/gone.tar").unlink()  # no run can make it current
     (tmp_path / "out/records/normalized/b.json").write_text("{}")

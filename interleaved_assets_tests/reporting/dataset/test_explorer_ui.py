@@ -10,14 +10,13 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.dataset.aggregate import aggregate
 from interleaved_assets.reporting.dataset.report import html_report
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets_tests.browser import keep
 from interleaved_assets_tests.documents import document, project, write_shard
+from interleaved_assets_tests.projects import take_all
 
 pytestmark = pytest.mark.system
 
@@ -45,8 +44,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for n in range(12)
         }
         write_shard(folder / "raw" / f"{name}.tar", documents)
-        for stage in stage_dag(settings).values():
-            take_through(stage, name, settings)
+        take_all(settings, name)
         facts.append(shard_facts(name, settings))
     data = aggregate(facts, measures_of(settings.selection))
     (folder / "report.html").write_text(html_report(data, selection=settings.selection))

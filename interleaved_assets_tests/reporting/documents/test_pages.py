@@ -19,6 +19,8 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.reporting.dataset.test_report import Page
 
+pytestmark = pytest.mark.project(shards={"a": 1})
+
 MAY_LOSE_ALL = "[publish]\nmax_lost_samples = 1.0\n"
 
 
@@ -38,12 +40,6 @@ def outline(page: DocumentPage) -> dict[str, list[str]]:
         ]
         for found in page.documents
     }
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    good_shard(tmp_path / "raw/a.tar", seed=1)
-    return project(tmp_path)
 
 
 def test_a_shard_as_it_reads_with_what_was_dropped_in_its_place(settings: Settings) -> None:

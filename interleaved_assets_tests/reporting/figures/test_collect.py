@@ -24,20 +24,14 @@ from interleaved_assets.reporting.figures.facts import ShardFacts
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
-from interleaved_assets_tests.documents import document, good_shard, project, write_shard
+from interleaved_assets_tests.documents import document, project, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
+from interleaved_assets_tests.projects import take_all
 
 KEYS = ["a", "b", "c", "d"]
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path)
-    for key in KEYS:
-        good_shard(tmp_path / "raw" / f"{key}.tar", seed=ord(key))
-        for stage in stage_dag(settings).values():
-            take_through(stage, key, settings)
-    return settings
+pytestmark = pytest.mark.project(shards={key: ord(key) for key in KEYS}, done=KEYS)
 
 
 def test_facts_of_one_shard(settings: Settings) -> None:
@@ -176,8 +170,7 @@ def test_a_final_tar_without_a_raw_tar_is_published_in_a_tree_that_was_copied_to
 ) -> None:
     """Stamps of copied files are others, and of shards without a raw tar no run comes to compare the contents."""
     (tmp_path / "raw/a.tar").rename(tmp_path / "raw/renamed.tar")
-    for stage in stage_dag(settings).values():
-        take_through(stage, "renamed", settings)
+    take_all(settings, "renamed")
     (tmp_path / "raw/b.tar").unlink()
     (tmp_path / "raw/c.tar").unlink()
     (tmp_path / "out").rename(tmp_path / "before")
@@ -188,8 +181,7 @@ def test_a_final_tar_without_a_raw_tar_is_published_in_a_tree_that_was_copied_to
     data = aggregate(all_shard_facts(dataset), measures_of(settings.selection))
     assert data.published_without_raw() == ["a", "b"]
     assert [shard.key for shard in data.shards if shard.status == VANISHED] == ["a", "b", "c"]
-    for stage in stage_dag(settings).values():
-        take_through(stage, "renamed", settings)
+    take_all(settings, "renamed")
     data = aggregate(all_shard_facts(read_dataset_status(settings)), measures_of(settings.selection))
     assert data.published_twice() == [("a", "renamed")]
 

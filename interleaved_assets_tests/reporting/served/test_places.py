@@ -10,11 +10,6 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return project(tmp_path)
-
-
 @pytest.mark.parametrize("key", ["a", "web/b", "caf%C3%A9/x%2Cy", "a.b~" + "0" * 32])
 def test_every_file_of_a_shard_is_found_by_the_path_that_its_link_has(settings: Settings, key: str) -> None:
     storage = settings.storage

@@ -12,32 +12,32 @@ from PIL import Image
 from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
 
 
-def settings():
+def settings_of_opencv():
     return cv2.getNumThreads(), cv2.utils.logging.getLogLevel()
 
 
 def test_settings_change_and_come_back_also_after_an_error():
     def failing():
         with decoders_for_threads():
-            seen.append(settings())
+            seen.append(settings_of_opencv())
             raise KeyError
 
-    before, seen = settings(), []
+    before, seen = settings_of_opencv(), []
     with pytest.raises(KeyError):
         failing()
     assert seen == [(1, cv2.utils.logging.LOG_LEVEL_SILENT)]
-    assert settings() == before
+    assert settings_of_opencv() == before
 
 
 def test_the_last_of_several_pools_restores_the_settings():
-    before = settings()
+    before = settings_of_opencv()
     second_is_in, first_is_out = threading.Event(), threading.Event()
 
     def second():
         with decoders_for_threads():
             second_is_in.set()
             first_is_out.wait(timeout=60)
-            seen.append(settings())
+            seen.append(settings_of_opencv())
 
     seen = []
     other = threading.Thread(target=second)
@@ -47,7 +47,7 @@ def test_the_last_of_several_pools_restores_the_settings():
     first_is_out.set()
     other.join()
     assert seen == [(1, cv2.utils.logging.LOG_LEVEL_SILENT)]
-    assert settings() == before
+    assert settings_of_opencv() == before
 
 
 # Damaged images are decoded, first without and then with the settings; other threads write to stderr meanwhile.

@@ -1,0 +1,48 @@
+"""Projects for the tests: settings with raw shards, and stages that went over them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import good_shard, project
+
+_NO_SHARDS: Mapping[str, int] = MappingProxyType({})
+
+
+def take_all(settings: Settings, key: str = "a") -> dict[str, Record]:
+    """Take a shard through all stages; returns the record of each, the last one last."""
+    return {name: take_through(stage, key, settings).record for name, stage in stage_dag(settings).items()}
+
+
+def make_project(
+    folder: Path,
+    text: str = "",
+    *,
+    shards: Mapping[str, int] = _NO_SHARDS,
+    done: Iterable[str] = (),
+    finish: Callable[[Settings, Path], object] = lambda settings, folder: None,
+) -> Settings:
+    """A project with ``text`` in its settings, good shards by name with their seeds, and all stages for ``done``.
+
+    ``finish`` does last what is special about it.
+    """
+    settings = project(folder, text)
+    for name, seed in shards.items():
+        good_shard(folder / "raw" / f"{name}.tar", seed=seed)
+    for key in done:
+        take_all(settings, key)
+    finish(settings, folder)
+    return settings
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """Those of a project below ``tmp_path``, made with the arguments of the marker ``project`` where there is one."""
+    marker = request.node.get_closest_marker("project")
+    return make_project(tmp_path, *marker.args, **marker.kwargs) if marker else make_project(tmp_path)
