@@ -10,6 +10,7 @@ import pytest
 
 from interleaved_assets.cli.entry_point import main
 from interleaved_assets_tests.documents import document, project, write_shard
+from interleaved_assets_tests.system_calls import failing
 
 
 def run(folder: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -47,12 +48,10 @@ def test_characters_that_the_locale_lacks_are_escaped(tmp_path: Path) -> None:
 
 
 def test_a_defect_is_not_taken_for_an_error_of_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(file: str) -> None:
-        Path(tmp_path, "gone").read_text()
-
     project(tmp_path)
-    monkeypatch.setattr("interleaved_assets.cli.answers.settings.load_settings", broken)
-    with pytest.raises(FileNotFoundError):
+    monkeypatch.chdir(tmp_path)
+    defect = failing("open", "interleaved.toml", LookupError("no such setting"))
+    with defect, pytest.raises(LookupError, match="no such setting"):
         main(["settings"])
 
 

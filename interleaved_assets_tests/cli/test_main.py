@@ -11,6 +11,7 @@ from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.cli.terminal.console import print_error
 from interleaved_assets_tests.documents import document, project, write_shard
 from interleaved_assets_tests.projects import take_all
+from interleaved_assets_tests.system_calls import failing
 
 DEEP, DIGITS = "[" * 5000, "9" * 5000
 
@@ -117,14 +118,9 @@ def test_ctrl_c_while_the_command_line_is_imported_is_one_line(
     assert capsys.readouterr() == ("", "interleaved: interrupted\n")
 
 
-def test_ctrl_c_is_one_line_and_exit_code_130(
-    curated: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(file: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("interleaved_assets.cli.answers.what_if.load_settings", interrupted)
-    assert main([*curated, "what-if", "min_sharpness=0"]) == 130
+def test_ctrl_c_is_one_line_and_exit_code_130(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with failing("open", "interleaved.toml", KeyboardInterrupt()):
+        assert main([*curated, "what-if", "min_sharpness=0"]) == 130
     assert capsys.readouterr().err.strip() == "interleaved: interrupted"
 
 

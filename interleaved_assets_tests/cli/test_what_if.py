@@ -1,14 +1,11 @@
 import json
 import threading
-from collections.abc import Collection
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.stages.select_rows import deciding_tables
-from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets_tests.system_calls import system_calls
 
 
 def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,17 +18,17 @@ def test_what_if_compares_with_the_settings_in_force(curated: list[str], capsys:
     assert (found["shards"], found["now"]["images_kept"], found["then"]["images_kept"]) == (2, 8, 10)
 
 
-def test_what_if_reads_several_shards_in_parallel(
-    curated: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    both_are_read = threading.Barrier(2, timeout=60)
+def test_what_if_reads_several_shards_in_parallel(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    both_are_read, met = threading.Barrier(2, timeout=60), set()
 
-    def reading(paths: ShardPaths, inputs: Collection[str], max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
-        both_are_read.wait()
-        return deciding_tables(paths, inputs, max_batch_bytes)
+    def see(event: str, path: str) -> None:
+        if event == "open" and "/image_scores/" in path and path.endswith(".parquet") and path not in met:
+            met.add(path)
+            both_are_read.wait()
 
-    monkeypatch.setattr("interleaved_assets.cli.answers.what_if.deciding_tables", reading)
-    assert main([*curated, "what-if", "min_sharpness=0"]) == 0
+    with system_calls(see):
+        assert main([*curated, "what-if", "min_sharpness=0"]) == 0
+    assert len(met) == 2
     assert "2 shards" in capsys.readouterr().out
 
 

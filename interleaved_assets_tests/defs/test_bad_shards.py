@@ -1,6 +1,8 @@
 """A shard that always fails, clocks that are wrong, and two thousand new shards at once."""
 
+import errno
 import os
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +11,13 @@ import pytest
 from dagster import DagsterInstance
 
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.run import many
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.system_calls import system_calls
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
 DAY = 86_400
@@ -64,13 +66,17 @@ def test_only_a_storage_that_does_not_answer_is_tried_again(
     settings = project(tmp_path, "[run]\nstorage_tries = 3\n")
     asked: list[str] = []
 
-    def unavailable(stage: Stage, key: str, *_: object) -> StageOutcome:
-        asked.append(f"{stage.name} {key}")
-        raise StorageUnavailable("cannot read: timed out") if key == "away" else ValueError("a defect")
+    def unavailable(event: str, path: str) -> None:
+        if event == "open" and path.endswith(".tar"):
+            asked.append(Path(path).stem)
+            raise TimeoutError(errno.ETIMEDOUT, "timed out") if "away" in path else ValueError("a defect")
 
-    monkeypatch.setattr(many, "take_through", unavailable)
-    assert not run_chain(instance, settings, ["away", "defect"]).success
-    assert sorted(asked) == ["normalized away"] * 3 + ["normalized defect"]
+    for name in ("away", "defect"):
+        good_shard(tmp_path / f"raw/{name}.tar")
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)  # the pauses between tries
+    with system_calls(unavailable):
+        assert not run_chain(instance, settings, ["away", "defect"]).success
+    assert sorted(asked) == ["away"] * 3 + ["defect"]
 
 
 @pytest.mark.parametrize("days", [-10_000, -2, 0, 2, 10_000])

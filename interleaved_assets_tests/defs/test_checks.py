@@ -13,21 +13,20 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
 from dagster._core.storage.asset_check_state import AssetCheckState
 
-from interleaved_assets.defs import checks as check_run
 from interleaved_assets.defs import shard_events
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.defs.partitions import shards
-from interleaved_assets.io.archive.writer import MemberWriter
+from interleaved_assets.defs.partitions import SHARDS, shards
 from interleaved_assets.model.errors import SettingsError, StorageError
-from interleaved_assets.pipeline.run import counts as settle
-from interleaved_assets.pipeline.stages import normalize, score_images
+from interleaved_assets.pipeline.stages import normalize
 from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 from interleaved_assets_tests.layouts import foreign_tar
+from interleaved_assets_tests.system_calls import files_opened
 
 CHECKS = {
     "normalized": {
@@ -101,13 +100,11 @@ def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, 
     }
 
 
-def test_an_unchanged_shard_is_checked_again_from_its_record(
-    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unchanged_shard_is_checked_again_from_its_record(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     run(instance, tmp_path)
-    monkeypatch.setattr(normalize, "read_tar_shard", None)
-    monkeypatch.setattr(settle, "apply_error_policy", None)
-    assert run(instance, tmp_path).success
+    with files_opened(".tar") as opened:
+        assert run(instance, tmp_path).success
+    assert opened == []
     for asset in STAGES:
         for check in CHECKS[asset]:
             assert shown(instance, asset, check) == {"passed": {"a", "b"}}
@@ -165,13 +162,7 @@ def test_a_foreign_layout_and_a_cut_tar_fail_their_checks(tmp_path: Path, instan
 def test_rows_that_are_lost_fail_the_shard(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply = settle.apply_error_policy
-
-    def lossy(table: pa.Table, policy: Any, **names: Any) -> tuple[pa.Table, pa.Table]:
-        kept, ledger = apply(table, policy, **names)
-        return kept.slice(1) if names["shard"] == "b" else kept, ledger
-
-    monkeypatch.setattr(settle, "apply_error_policy", lossy)
+    lose_first_row(monkeypatch, "b")
     assert not run(instance, tmp_path).success
     found = check_result(instance, "normalized", "rows_accounted_for", "b")
     assert (found.passed, str(found.description).startswith("not materialized: shard b, normalized: 13 rows")) == (
@@ -187,7 +178,7 @@ def test_a_failed_check_shows_although_an_older_materialization_is_there(
 ) -> None:
     assert run(instance, tmp_path).success
     good_shard(tmp_path / "raw/b.tar", seed=99)
-    monkeypatch.setattr(settle, "apply_error_policy", lambda table, *_, **__: (table.slice(1), table.slice(0, 0)))
+    lose_first_row(monkeypatch, "b")
     assert not run(instance, tmp_path).success
     assert shown(instance, "normalized", "rows_accounted_for") == {"passed": {"a"}, "failed": {"b"}}
 
@@ -195,8 +186,7 @@ def test_a_failed_check_shows_although_an_older_materialization_is_there(
 def test_an_image_without_a_row_of_scores(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score = score_images.score_images
-    monkeypatch.setattr(score_images, "score_images", lambda images, settings: score(images, settings).slice(1))
+    lose_first_score(monkeypatch)
     run(instance, tmp_path, '[selection]\non_score_error = "drop_row"\n')
     found = check_result(instance, "image_scores", "every_image_scored", "a")
     assert (found.passed, found.severity) == (False, "ERROR")
@@ -208,8 +198,7 @@ def test_an_image_without_a_row_of_scores(
 def test_a_missing_score_fails_the_check_of_the_selection(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    score = score_images.score_images
-    monkeypatch.setattr(score_images, "score_images", lambda images, settings: score(images, settings).slice(1))
+    lose_first_score(monkeypatch)
     assert not run(instance, tmp_path, '[selection]\non_score_error = "error"\n').success
     found = check_result(instance, "filtered", "rows_without_error", "b")
     assert (found.passed, found.severity) == (False, "ERROR")
@@ -299,13 +288,11 @@ def test_fixed_bounds_of_the_keep_rate(tmp_path: Path, instance: dg.DagsterInsta
 def test_a_tar_that_does_not_read_back_fails_the_shard(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = MemberWriter.put
+    def spoil(tar: str, name: str, content: bytes) -> tuple[str, bytes]:
+        is_spoilt = "/b.tar" in tar and "png" in name
+        return name, b"\x89PNG" + bytes(len(content) - 4) if is_spoilt else content
 
-    def spoil(self: MemberWriter, name: str, content: bytes) -> None:
-        is_spoilt = "/b.tar" in self._sink.uri and "png" in name
-        put(self, name, b"\x89PNG" + bytes(len(content) - 4) if is_spoilt else content)
-
-    monkeypatch.setattr(MemberWriter, "put", spoil)
+    change_members(monkeypatch, spoil)
     assert not run(instance, tmp_path).success
     found = check_result(instance, "final_tars", "reads_back", "b")
     assert (found.passed, found.severity) == (False, "ERROR")
@@ -419,13 +406,11 @@ def test_a_failed_shard_has_its_error_in_the_check(tmp_path: Path, instance: dg.
     )
 
 
-def test_runs_over_many_shards_leave_the_check_to_its_schedule(
-    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_over_many_shards_leave_the_check_to_its_schedule(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     run(instance, tmp_path)
     settings = project(tmp_path)
     definitions = build_definitions(settings)
-    monkeypatch.setattr(check_run, "_MOST_AFTER_A_RUN", 1)
+    instance.add_dynamic_partitions(SHARDS, [f"another-{number}" for number in range(1000)])
     assert up_to_date(instance, settings).keys() == set(STAGES)
     alone = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance, asset_selection=[dg.AssetKey("final_tars")], partition_key="a"

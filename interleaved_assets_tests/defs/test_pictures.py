@@ -1,7 +1,6 @@
 """Pictures of a shard: drawn once for each output and set of thresholds, and one small read from then on."""
 
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,6 +16,7 @@ from interleaved_assets.reporting.shard.stored_pictures import selection_picture
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 from interleaved_assets_tests.projects import take_all
+from interleaved_assets_tests.system_calls import files_opened
 
 pytestmark = pytest.mark.project(shards={"a": 1})
 
@@ -84,21 +84,13 @@ def test_pictures_can_be_turned_off_and_on(settings: Settings, draw: Drawn, tmp_
     }
 
 
-def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings) -> None:
     record = take_all(settings)["filtered"]
     shard_pictures(record, settings)
-    read: list[str] = []
-    real = module.read_small
-
-    def counting(uri: str, options: Mapping[str, object] | None = None) -> bytes | None:
-        read.append(uri)
-        return real(uri, options)
-
-    monkeypatch.setattr(module, "read_small", counting)
-    for name in ("selection_pictures", "shard_facts"):
-        monkeypatch.setattr(module, name, pytest.fail)
-    shard_pictures(record, settings)
-    assert read == [f"{settings.storage.output_root}/pictures/filtered/a.json"]
+    with files_opened("") as opened:
+        shard_pictures(record, settings)
+    below = [path for path in opened if path.startswith(settings.storage.output_root)]
+    assert below == [f"{settings.storage.output_root}/pictures/filtered/a.json"]
 
 
 def test_pictures_of_a_shard(settings: Settings) -> None:

@@ -1,7 +1,9 @@
 """The real chain in real runs: what is recorded for each shard, whatever becomes of its neighbours."""
 
+import errno
 import io
 import json
+import random
 import tarfile
 import threading
 from collections.abc import Sequence
@@ -18,13 +20,12 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.pipeline.run import many
-from interleaved_assets.pipeline.run.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.system_calls import system_calls
 
 
 def run(
@@ -319,20 +320,18 @@ def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
     settings = project(tmp_path)
     for name in ("a", "b"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    tried: list[str] = []
-    take_through = many.take_through
+    left = settings.run.storage_tries - 1
 
-    def flaky(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
-        if stage.name == "normalized":
-            tried.append(key)
-            if key == "b" and tried.count("b") < settings.run.storage_tries:
-                raise StorageUnavailable("busy")
-        return take_through(stage, key, settings)
+    def flaky(event: str, path: str) -> None:
+        nonlocal left
+        if left and event == "open" and path.endswith("raw/b.tar"):
+            left -= 1
+            raise TimeoutError(errno.ETIMEDOUT, "busy")
 
-    monkeypatch.setattr(many, "take_through", flaky)
-    monkeypatch.setattr(many, "_pause", lambda _: 0.0)
-    assert run(instance, settings, register_all(instance, settings.storage)).success
-    assert (tried.count("a"), tried.count("b")) == (1, 4)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)  # the pauses between tries
+    with system_calls(flaky):
+        assert run(instance, settings, register_all(instance, settings.storage)).success
+    assert left == 0
     assert materialized(instance, "normalized") == {"a", "b"}
 
 
@@ -352,33 +351,30 @@ def test_a_step_whose_figures_cannot_be_stored_says_so_and_succeeds(
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_so_many_shards_are_in_work_at_once(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
+def test_so_many_shards_are_in_work_at_once(tmp_path: Path, instance: DagsterInstance, at_once: int) -> None:
     settings = project(tmp_path, f"[run]\nparallel_shards = {at_once}\n")
     for seed, name in enumerate("abcdef"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=10 * seed)
     all_there = threading.Barrier(at_once, timeout=60)
     lock = threading.Lock()
+    begun: set[str] = set()
     in_work: set[str] = set()
     most: list[int] = []
-    take_through = many.take_through
 
-    def watched(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
-        with lock:
-            in_work.add(key)
-            most.append(len(in_work))
-        all_there.wait()  # fails where fewer come
-        outcome = take_through(stage, key, settings)
-        with lock:
-            in_work.remove(key)
-        return outcome
+    def see(event: str, path: str) -> None:
+        key = Path(path).stem
+        if event == "open" and path.endswith(".tar"):
+            with lock:
+                if key in begun:
+                    return
+                begun.add(key)
+                in_work.add(key)
+                most.append(len(in_work))
+            all_there.wait()  # fails where fewer come
+        elif event == "os.rename" and path.endswith(f"records/normalized/{key}.json"):
+            with lock:
+                in_work.remove(key)
 
-    monkeypatch.setattr(many, "take_through", watched)
-    assert run(instance, settings, register_all(instance, settings.storage), ["normalized"]).success
+    with system_calls(see):
+        assert run(instance, settings, register_all(instance, settings.storage), ["normalized"]).success
     assert (len(most), max(most)) == (6, at_once)
-
-
-def test_pauses_grow_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many.random, "uniform", lambda low, high: high)
-    assert [many._pause(attempt) for attempt in (1, 2, 3, 5, 6, 20)] == [1, 2, 4, 16, 30, 30]

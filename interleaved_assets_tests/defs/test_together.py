@@ -1,6 +1,7 @@
 """A stage that takes its shards together, in real runs: CLIP scores, with everything real but the model."""
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,11 +18,11 @@ from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.io.parquet import reader
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
-from interleaved_assets.pipeline.run import many
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import check_result, materialized
 from interleaved_assets_tests.defs.test_checks import shown
 
@@ -64,9 +65,8 @@ pytestmark = pytest.mark.project(CLIP, shards={key: ord(key) for key in KEYS})
 @pytest.fixture
 def model(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Model:
     model = Model(settings)
-    monkeypatch.setattr(score_clip, "load_scorer", model.load)
-    monkeypatch.setattr(score_clip, "score_shards", model.score)
-    monkeypatch.setattr(many, "_pause", lambda _: 0.0)
+    replace_model(monkeypatch, load_scorer=model.load, score_shards=model.score)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)  # the pauses between tries
     return model
 
 

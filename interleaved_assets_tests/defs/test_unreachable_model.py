@@ -26,6 +26,7 @@ from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.pipeline.status.status import CurrentStages, shard_statuses
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import materialized
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.ports import free_ports
@@ -94,7 +95,7 @@ def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
     def refuse(*_: object, **__: object) -> None:
         raise SettingsError("clip.pretrained: the weights 'openai' cannot be fetched: no route to host")
 
-    monkeypatch.setattr(score_clip, "load_scorer", refuse)
+    replace_model(monkeypatch, load_scorer=refuse)
     settings = project(tmp_path, '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "openai"\n')
     for name in ("a", "b"):
         good_shard(tmp_path / f"raw/{name}.tar", seed=ord(name))
@@ -125,7 +126,7 @@ def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
 
 
 def test_the_traceback_of_a_defect_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_clip, "load_scorer", lambda *_, **__: 1 / 0)
+    replace_model(monkeypatch, load_scorer=lambda *_, **__: 1 / 0)
     settings = project(tmp_path, '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "openai"\n')
     for name in ("a", "b", "c"):
         good_shard(tmp_path / f"raw/{name}.tar")
@@ -151,7 +152,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
             rows = OutputFile(uri=str(path), size=6, sha256=hashlib.sha256(b"scores").hexdigest())
             yield shard.key, Work(outputs={"rows": rows}, data_version="v", counts_out=Counts(rows=1))
 
-    monkeypatch.setattr(score_clip, "score_together", score)
+    replace_model(monkeypatch, score_together=score)
     settings = project(tmp_path, MODEL.format("model.pt", "head.pth"))
     (tmp_path / "model.pt").write_bytes(b"weights")
     (tmp_path / "head.pth").write_bytes(b"head")
@@ -210,7 +211,7 @@ def test_weights_that_change_while_they_are_in_use_are_not_recorded(
             (tmp_path / "model.pt").write_bytes(b"changed again")
             yield key, work
 
-    monkeypatch.setattr(score_clip, "score_together", change)
+    replace_model(monkeypatch, score_together=change)
     ((_, outcome),) = take_together(stage_dag(scored)["clip_scores"], ["a"], scored)
     assert isinstance(outcome, InterleavedError)
     assert "changed while it was in use" in str(outcome)

@@ -188,7 +188,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: py
         os.close(descriptor)
         return open("/dev/full", mode, buffering)  # noqa: PTH123 - os.fdopen is what this stands in for
 
-    monkeypatch.setattr("interleaved_assets.io.storage.temporary.os.fdopen", on_full_disk)
+    monkeypatch.setattr(os, "fdopen", on_full_disk)
     with (
         pytest.raises(StorageError, match=r"a\.bin: No space left on device\. Free some space"),
         atomic_output(str(tmp_path / "a.bin")) as output,

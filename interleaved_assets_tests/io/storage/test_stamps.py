@@ -1,6 +1,7 @@
 """The stamp of a commit equals the stamp read from the file, until the file is replaced."""
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Callable
@@ -151,7 +152,7 @@ def test_leftovers_are_searched_for_only_where_there_are_no_locks(
     monkeypatch.setattr(temporary, "_locking_devices", {})
     monkeypatch.setattr(Path, "iterdir", lambda path: listed.append(path) or listing(path))
     if not locks:
-        monkeypatch.setattr(temporary.fcntl, "flock", unsupported)
+        monkeypatch.setattr(fcntl, "flock", unsupported)
     for name in (f".a.bin.{'0f' * 16}.tmp", ".a.bin.0.tmp", ".b.bin.0.tmp"):
         (tmp_path / name).touch()
     clear_leftovers(str(tmp_path / "a.bin"))

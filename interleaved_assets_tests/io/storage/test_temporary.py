@@ -1,6 +1,7 @@
 """Temporary files of killed, live and concurrent writers."""
 
 import errno
+import fcntl
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -125,7 +126,7 @@ def test_a_filesystem_without_locks_gets_random_names(tmp_path: Path, monkeypatc
     def unsupported(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOTSUP, "Operation not supported")
 
-    monkeypatch.setattr("interleaved_assets.io.storage.temporary.fcntl.flock", unsupported)
+    monkeypatch.setattr(fcntl, "flock", unsupported)
     path = tmp_path / "a.bin"
     with atomic_output(str(path)) as first:
         first.write(b"1")

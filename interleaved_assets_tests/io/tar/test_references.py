@@ -1,6 +1,5 @@
 """What the image tokens of documents lead to: members, and frames of a TIFF."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from interleaved_assets_tests.io.tars import (
     tiff,
     write_tar,
 )
+from interleaved_assets_tests.system_calls import bytes_read
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "jpeg", "quality": 80}], ids=["raw", "jpeg"])
@@ -51,20 +51,7 @@ def test_the_bytes_of_frames_are_read_once(tmp_path: Path, monkeypatch: pytest.M
     members = [("a.json", frames_document(*tokens)), ("a.tiff", tiff(*images[:4]))]
     members += [("b.json", frames_document(*tokens)), ("b.tiff", tiff(*images[4:]))]
     uri = write_tar(tmp_path / "a.tar", *members)
-    read = []
-    preadv, pread = os.preadv, os.pread
-
-    def counted_into(descriptor: int, buffers: list[memoryview], offset: int) -> int:
-        read.append(preadv(descriptor, buffers, offset))
-        return read[-1]
-
-    def counted(descriptor: int, size: int, offset: int) -> bytes:
-        found = pread(descriptor, size, offset)
-        read.append(len(found))
-        return found
-
-    monkeypatch.setattr(os, "preadv", counted_into)
-    monkeypatch.setattr(os, "pread", counted)
+    read = bytes_read(monkeypatch)
     table = next(read_tar_shard(uri, materialize=True))
     assert [pixels(data) for data in table["binary_content"].drop_null().to_pylist()] == [
         image.tobytes() for image in images

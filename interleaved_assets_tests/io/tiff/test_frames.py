@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import BlockReader
 from interleaved_assets.io.tiff import frames as frames_module
 from interleaved_assets.io.tiff.directory import read_values
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets_tests.io.tiff.cut import cut_frame, in_a_file
+from interleaved_assets_tests.system_calls import bytes_read
 
 # tags that say where strips and tiles lie and how long they are
 PLACES = (273, 279, 324, 325)
@@ -167,14 +167,7 @@ def test_pixel_data_is_not_copied() -> None:
 
 
 def test_frames_of_a_file_are_found_without_reading_its_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    read_at = LocalFile.read_at
-
-    def counted(file: LocalFile, offset: int, size: int) -> memoryview:
-        read.append(size)
-        return read_at(file, offset, size)
-
-    monkeypatch.setattr(LocalFile, "read_at", counted)
+    read = bytes_read(monkeypatch)
     images = [pixels("RGB", 500, 400, seed) for seed in range(4)]
     file = io.BytesIO()
     images[0].save(file, "TIFF", save_all=True, append_images=images[1:])

@@ -1,6 +1,5 @@
 """Tracing a sample through the stages, and what is read to find it."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +13,9 @@ from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, 
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.projects import take_all
+from interleaved_assets_tests.system_calls import files_opened
 
 KEYS = ["a", "b", "c"]
 
@@ -50,22 +49,13 @@ def test_two_shards_with_the_same_sample_id_are_both_found(settings: Settings, t
     assert list(found("doc-97-a", settings, [*KEYS, "d"])) == ["a", "d"]
 
 
-def test_of_a_shard_without_the_sample_only_the_ids_of_normalized_are_read(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_shard_without_the_sample_only_the_ids_of_normalized_are_read(settings: Settings, tmp_path: Path) -> None:
     for folder in ("image_scores", "filtered", "dropped"):
         for file in (tmp_path / "out" / folder).rglob("[bc].parquet"):
             file.unlink()
-    traced: list[str] = []
-    real = module.trace_sample
-
-    def tracing(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
-        traced.append(paths.key)
-        return real(sample_id, paths, stages)
-
-    monkeypatch.setattr(module, "trace_sample", tracing)
-    assert list(found("doc-97-a", settings)) == ["a"]
-    assert traced == ["a"]
+    with files_opened(".parquet") as opened:
+        assert list(found("doc-97-a", settings)) == ["a"]
+    assert {Path(path).parent.name for path in opened if path.endswith(("/b.parquet", "/c.parquet"))} == {"normalized"}
 
 
 def test_a_sample_that_normalization_dropped_is_found(tmp_path: Path) -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.raw import listing as raw_module
 from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
 from interleaved_assets.pipeline.raw.listing import (
-    RawShard,
     RawSource,
     find_raw_shard,
     list_raw_files,
@@ -25,6 +23,7 @@ from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import refuse_listing
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import system_calls
 
 FOLDERS = "/".join(["d" * 90] * 3)
 
@@ -35,16 +34,16 @@ def storage(settings: Settings) -> StorageSettings:
 
 
 @pytest.fixture
-def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def listings(storage: StorageSettings) -> Iterator[list[str]]:
     """Each raw root that was listed."""
     listed: list[str] = []
 
-    def counted(storage: StorageSettings) -> Iterator[RawShard]:
-        listed.append(storage.raw_root)
-        return list_raw_shards(storage)
+    def see(event: str, path: str) -> None:
+        if event in ("os.listdir", "os.scandir") and path.rstrip("/") == storage.raw_root:
+            listed.append(storage.raw_root)
 
-    monkeypatch.setattr(raw_module, "list_raw_shards", counted)
-    return listed
+    with system_calls(see):
+        yield listed
 
 
 def put(storage: StorageSettings, name: str, content: bytes = b"x") -> str:
@@ -116,9 +115,9 @@ def test_one_listing_is_enough_for_all_cut_keys(storage: StorageSettings, listin
     keys = [put(storage, str(number), b"x" * number) for number in range(40)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda key: find_raw_shard(key, storage), keys))
+    assert listings == [storage.raw_root]
     assert [(raw.key, raw.size) for raw in found] == list(zip(keys, range(40), strict=True))
     assert sorted(found) == sorted(list_raw_shards(storage))
-    assert listings == [storage.raw_root]
 
 
 def test_a_found_shard_has_its_present_stamp(storage: StorageSettings, listings: list[str]) -> None:

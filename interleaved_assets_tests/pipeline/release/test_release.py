@@ -14,9 +14,9 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.pipeline.release import documents, found_values, make
-from interleaved_assets.pipeline.release.card import _single_licence
+from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.make import make_release
-from interleaved_assets.pipeline.release.manifest import Manifest, Values, read_manifest
+from interleaved_assets.pipeline.release.manifest import Values, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
@@ -378,14 +378,17 @@ def test_drops_of_images_alone_take_no_document_from_the_counts(
     ],
 )
 def test_the_card_names_a_licence_that_no_document_contradicts(
-    columns: dict[str, dict[str, int]], licence: str | None
+    settings: Settings, tmp_path: Path, columns: dict[str, dict[str, int]], licence: str | None
 ) -> None:
     values = [
         Values(column=name, what="values", documents=sum(most.values()), distinct=len(most), most=most)
         for name, most in columns.items()
     ]
-    manifest = Manifest.model_construct(counts=Counts(samples=4), licences=values)
-    assert _single_licence(manifest) == licence
+    make_release("v1", settings)
+    found = read_manifest(str(tmp_path / "out/releases/v1/manifest.json"))
+    manifest = found.model_copy(update={"counts": Counts(samples=4), "licences": values})
+    lines = [line for line in data_set_card(manifest, documents=False).splitlines() if line.startswith("license: ")]
+    assert lines == ([] if licence is None else [f'license: "{licence}"'])
 
 
 def test_shards_with_the_same_documents_are_refused_or_named(

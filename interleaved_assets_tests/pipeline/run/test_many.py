@@ -1,22 +1,23 @@
+import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from interleaved_assets.model.errors import InterleavedError, ShardTimeout
-from interleaved_assets.pipeline.run import threads as pool
-from interleaved_assets.pipeline.run.many import Made, _Work, take_many
+from interleaved_assets.model.errors import InterleavedError, ShardTimeout, StorageUnavailable
+from interleaved_assets.pipeline.run import many
+from interleaved_assets.pipeline.run.many import Made, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
-from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
+from interleaved_assets.pipeline.run.stage import ShardResult, ShardTask, Stage, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
+OneTask = Callable[[str], Iterator[tuple[str, Made[str] | Exception] | None]]
 
-def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "TICK_S", 0.02)
+
+def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(tmp_path: Path) -> None:
     settings = project(tmp_path, "[run]\nmax_shard_seconds = 0.2\n")
     go_on = threading.Event()
 
@@ -35,7 +36,11 @@ def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(
 def test_of_shards_taken_together_a_hanging_one_fails_on_a_worker_and_those_after_it_are_taken_by_another_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "TICK_S", 0.02)
+    def on_this_machine(work: OneTask, keys: str, stage: str, **_: object) -> Iterator[ShardResult[Made[str]] | None]:
+        for one in work(keys):
+            yield None if one is None else ShardResult(one[0], stage, one[1])
+
+    monkeypatch.setattr(many, "on_cluster", on_this_machine)
     settings = project(tmp_path, "[run]\nmax_shard_seconds = 3\n")
     go_on = threading.Event()
     calls: list[list[str]] = []
@@ -51,9 +56,27 @@ def test_of_shards_taken_together_a_hanging_one_fails_on_a_worker_and_those_afte
     for key in "abcd":
         good_shard(tmp_path / "raw" / f"{key}.tar")
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, together=together)
-    found = dict(filter(None, _Work(stage, settings, str).on_worker("abcd")))
+    found = {one.key: one.result for one in take_many(stage, "abcd", settings, then=str, cluster=True)}
     go_on.set()
     assert calls == [["a", "b", "c", "d"], ["c", "d"]]
     assert isinstance(found["b"], ShardTimeout)
     assert "shard b: measured was stopped because" in str(found["b"])
     assert [isinstance(found[key], Made) for key in "acd"] == [True] * 3
+
+
+def test_pauses_before_another_try_grow_up_to_half_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = project(tmp_path, "[run]\nstorage_tries = 9\n")
+    good_shard(tmp_path / "raw/a.tar")
+    tried: list[str] = []
+    slept: list[float] = []
+
+    def away(shard: ShardTask) -> Work:
+        tried.append(shard.key)
+        raise StorageUnavailable("timed out")
+
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=away)
+    (one,) = take_many(stage, ["a"], settings, then=str)
+    assert isinstance(one.result, StorageUnavailable)
+    assert (tried, slept) == (["a"] * 9, [1, 2, 4, 8, 16, 30, 30, 30])

@@ -1,9 +1,11 @@
 """When a stage does its work and when it does not, with a stage that only counts its calls."""
 
+import errno
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,8 +13,6 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
-from interleaved_assets.pipeline.run import attempt
-from interleaved_assets.pipeline.run import record as record_module
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.record import (
     RAW_SHARDS,
@@ -25,6 +25,7 @@ from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import failing, files_opened, system_calls
 
 
 @dataclass
@@ -311,23 +312,17 @@ def copy_tree(settings: Settings, folder: Path) -> Settings:
     return new
 
 
-def test_copied_outputs_are_compared_once_and_not_made_again(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copied_outputs_are_compared_once_and_not_made_again(settings: Settings, tmp_path: Path) -> None:
     one, two = Copy("one"), Copy("two", source="one")
     for stage in (one.stage, two.stage):
         take_through(stage, "a", settings)
     (tmp_path / "new").mkdir()
     copied = copy_tree(settings, tmp_path)
-    hashed: list[str] = []
-    hash_content = record_module.content_hash
-    monkeypatch.setattr(
-        record_module, "content_hash", lambda uri, options: hashed.append(uri) or hash_content(uri, options)
-    )
-    for tries in range(2):
-        assert take_through(one.stage, "a", copied).unchanged
-        assert take_through(two.stage, "a", copied).unchanged
-        assert hashed == [f"{copied.storage.output_root}/{name}/a.parquet" for name in ("one", "two")], tries
+    with files_opened(".parquet") as opened:
+        for tries in range(2):
+            assert take_through(one.stage, "a", copied).unchanged
+            assert take_through(two.stage, "a", copied).unchanged
+            assert opened == [f"{copied.storage.output_root}/{name}/a.parquet" for name in ("one", "two")], tries
     assert (one.calls, two.calls) == (["a"], ["a"])
     assert read_valid_record(record_uri(copied, "two"), {}) is not None
 
@@ -382,37 +377,33 @@ def test_a_stage_gets_the_records_of_its_inputs(settings: Settings) -> None:
     assert given == [{"one": one.record}]
 
 
-def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def while_the_shard_is_hashed(act: Callable[[], object]) -> Iterator[None]:
+    """Do this once, when the raw shard is opened for the first time."""
+    left = [act]
+
+    def see(event: str, path: str) -> None:
+        if event == "open" and path.endswith("raw/a.tar") and left:
+            left.pop()()
+
+    with system_calls(see):
+        yield
+    assert left == []
+
+
+def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(settings: Settings) -> None:
     copy = Copy("one")
-    hash_content = attempt.raw_content_version
-
-    def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(attempt, "raw_content_version", hash_content)
-        take_through(copy.stage, "a", settings)
-        return hash_content(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(attempt, "raw_content_version", slowly)
-    assert take_through(copy.stage, "a", settings).unchanged
+    with while_the_shard_is_hashed(lambda: take_through(copy.stage, "a", settings)):
+        assert take_through(copy.stage, "a", settings).unchanged
     assert copy.calls == ["a"]
 
 
-def test_a_new_stamp_is_not_written_over_the_record_of_another_run(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_stamp_is_not_written_over_the_record_of_another_run(settings: Settings, tmp_path: Path) -> None:
     copy = Copy("one")
     take_through(copy.stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"first")
-    hash_content = attempt.raw_content_version
-
-    def slowly(*arguments: object) -> str:
-        monkeypatch.setattr(attempt, "raw_content_version", hash_content)
-        take_through(Copy("one", version=2).stage, "a", settings)
-        return hash_content(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(attempt, "raw_content_version", slowly)
-    assert take_through(copy.stage, "a", settings).unchanged
+    with while_the_shard_is_hashed(lambda: take_through(Copy("one", version=2).stage, "a", settings)):
+        assert take_through(copy.stage, "a", settings).unchanged
     record = record_of(settings, "one")
     assert record is not None
     assert record.code_version.startswith("2-")
@@ -432,17 +423,15 @@ def test_temporary_files_of_a_killed_run_are_removed_on_storage_without_locks(
 
 
 def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_error(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def unavailable(uri: str, options: object) -> None:
-        raise StorageUnavailable("the storage is away")
-
     take_through(Copy("one").stage, "a", settings)
     (tmp_path / "raw" / "a.tar").write_bytes(b"bad")
-    monkeypatch.setattr(attempt, "remove_file", unavailable)
-    with pytest.raises(ShardError, match="is bad"):
+    away = failing("os.remove", "/records/one/a.json", OSError(errno.EIO, "the disk is away"))
+    with away, pytest.raises(ShardError, match="is bad"):
         take_through(Copy("one").stage, "a", settings)
-    assert "shard a: the record of one is not removed: the storage is away" in caplog.text
+    assert "shard a: the record of one is not removed: cannot " in caplog.text
+    assert "the disk is away" in caplog.text
 
 
 @dataclass
@@ -522,19 +511,11 @@ def test_any_other_error_ends_all_and_finished_shards_remain(several: Settings) 
     assert read_record(paths.record("one"), {}) is None
 
 
-def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(
-    several: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clear = attempt.clear_leftovers
-
-    def refuse(uri: str, options: object) -> None:
-        if uri.endswith("/c.parquet"):
-            raise StorageUnavailable("cannot look at c")
-        clear(uri)
-
-    monkeypatch.setattr(attempt, "clear_leftovers", refuse)
-    outcomes = as_words(take_together(Together().stage, ["a", "c", "d"], several))
-    assert outcomes == {"a": "made", "d": "made", "c": "cannot look at c"}
+def test_a_shard_that_cannot_be_begun_does_not_stop_the_others(several: Settings) -> None:
+    with failing("open", "raw/c.tar", OSError(errno.EIO, "the disk is away")):
+        outcomes = as_words(take_together(Together().stage, ["a", "c", "d"], several))
+    assert "the disk is away" in outcomes.pop("c")
+    assert outcomes == {"a": "made", "d": "made"}
 
 
 def test_shards_without_a_result_of_the_stage_are_named(several: Settings) -> None:
@@ -549,15 +530,17 @@ def test_shards_without_a_result_of_the_stage_are_named(several: Settings) -> No
         assert read_record(several.storage.shard(key).record("one"), {}) is None
 
 
-def test_records_of_many_shards_are_compared_in_parallel(several: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    find, all_there = attempt.find_raw_shard, threading.Barrier(3)
+def test_records_of_many_shards_are_compared_in_parallel(several: Settings) -> None:
+    all_there, met = threading.Barrier(3), set()
 
-    def find_with_the_others(*arguments: object) -> object:
-        all_there.wait(timeout=60)  # raises where the others do not come
-        return find(*arguments)  # type: ignore[arg-type]
+    def see(event: str, path: str) -> None:
+        if event == "open" and path.endswith(".tar") and path not in met:
+            met.add(path)
+            all_there.wait(timeout=60)  # raises where the others do not come
 
-    monkeypatch.setattr(attempt, "find_raw_shard", find_with_the_others)
-    assert as_words(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
+    with system_calls(see):
+        assert as_words(take_together(Together().stage, "acd", several)) == dict.fromkeys("acd", "made")
+    assert len(met) == 3
 
 
 def test_the_code_version_is_computed_once_for_many_shards(several: Settings) -> None:

@@ -21,6 +21,7 @@ from interleaved_assets.pipeline.run.record import (
 )
 from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import files_opened
 
 
 def a_record(output: OutputFile | None = None) -> Record:
@@ -119,22 +120,20 @@ def test_a_record_is_valid_while_every_output_has_the_stamp_that_it_names(tmp_pa
     assert read_valid_record(uri, {}) is with_present_stamps(record, {}) is None
 
 
-def test_outputs_are_read_only_if_their_stamp_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed: list[str] = []
-
-    def counted(uri: str, options: object) -> str | None:
-        hashed.append(Path(uri).name)
-        return content_hash(uri)
-
-    monkeypatch.setattr("interleaved_assets.pipeline.run.record.content_hash", counted)
+def test_outputs_are_read_only_if_their_stamp_differs(tmp_path: Path) -> None:
     first, second = (an_output(tmp_path / name, b"first") for name in "ab")
     record = a_record().model_copy(update={"outputs": {"rows": first, "ledger": second}})
-    assert with_present_stamps(record, {}) == record
+    with files_opened("/a") as a, files_opened("/b") as b:
+        assert with_present_stamps(record, {}) == record
+    assert a + b == []
     an_output(tmp_path / "a", b"first")
-    assert with_present_stamps(record, {}) is not None
+    with files_opened("/a") as a, files_opened("/b") as b:
+        assert with_present_stamps(record, {}) is not None
+    assert (a, b) == ([f"{tmp_path}/a"], [])
     an_output(tmp_path / "b", b"of another size")
-    assert with_present_stamps(record, {}) is None
-    assert hashed == ["a", "a"]
+    with files_opened("/b") as b:
+        assert with_present_stamps(record, {}) is None
+    assert b == []
 
 
 def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count(

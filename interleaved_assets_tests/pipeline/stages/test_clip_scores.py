@@ -28,6 +28,7 @@ from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
@@ -178,7 +179,7 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
         works.append(written(shard, *arguments))  # type: ignore[arg-type]
         return works[-1]
 
-    monkeypatch.setattr(score_clip, "score_shards", replace_rows)
+    replace_model(monkeypatch, score_shards=replace_rows)
     monkeypatch.setattr(score_clip, "_written", keep)
     (outcome,) = go(settings, "b").values()
     (work,) = works
@@ -297,7 +298,7 @@ def test_after_the_storage_stops_answering_all_unfinished_shards_can_be_tried_ag
 
     score_shards = score_clip.score_shards
     with monkeypatch.context() as patches:
-        patches.setattr(score_clip, "score_shards", fail)
+        replace_model(patches, score_shards=fail)
         outcomes = go(settings)
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["b"], StorageUnavailable)
@@ -311,7 +312,7 @@ def test_a_failing_device_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyP
     def fail(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
         raise RuntimeError("CUDA error: the device is gone")
 
-    monkeypatch.setattr(score_clip, "score_shards", fail)
+    replace_model(monkeypatch, score_shards=fail)
     with pytest.raises(RuntimeError, match="the device is gone"):
         go(settings)
     assert not list((folder / "out").rglob("clip_scores/*.parquet"))

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import ReadBackError
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import change_members
 from interleaved_assets_tests.projects import take_all
 
 pytestmark = pytest.mark.project(shards={"a": 0})
@@ -31,8 +31,7 @@ def test_the_record_has_the_counts_of_reading_back(settings: Settings, tmp_path:
 def test_a_tar_that_does_not_read_back_is_deleted_and_not_recorded(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = MemberWriter.put
-    monkeypatch.setattr(MemberWriter, "put", lambda self, name, content: put(self, name.replace("png", "jpg"), content))
+    change_members(monkeypatch, lambda tar, name, content: (name.replace("png", "jpg"), content))
     with pytest.raises(ReadBackError, match=r"names the image 'doc-0-a\.1\.png', which is missing"):
         through_all(settings)
     assert not (tmp_path / "out/records/final_tars/a.json").exists()

@@ -3,7 +3,8 @@
 import itertools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -11,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.io import ShardLayout, read_tar_shard
-from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model import IncompleteShard, ShardError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_valid_record
@@ -26,6 +26,7 @@ from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import system_calls
 
 ON = "[export]\nenabled = true\nimages_per_tar = 3\n"
 KEY = "web/a"
@@ -149,24 +150,25 @@ class Stopped(BaseException):
     """What ends a run: not caught by the code under test."""
 
 
-def stop_at(moment: int, *, before: bool) -> Callable[[TemporaryFile], str]:
-    """A commit that ends the run at the file of that number, before it is in place or right after."""
-    commit, numbers = TemporaryFile.commit, itertools.count(1)
+@contextmanager
+def stopped_at(moment: int, *, before: bool) -> Iterator[None]:
+    """End the run at the file of that number: before it is in place, or at the next call after that."""
+    renamed = 0
 
-    def stopping(file: TemporaryFile) -> str:
-        number = next(numbers)
-        if before and number == moment:
+    def see(event: str, path: str) -> None:
+        nonlocal renamed
+        if not before and renamed == moment:
             raise Stopped
-        stamp = commit(file)
-        if number == moment:
+        renamed += event == "os.rename"
+        if before and renamed == moment:
             raise Stopped
-        return stamp
 
-    return stopping
+    with system_calls(see):
+        yield
 
 
 def test_a_run_that_is_stopped_at_any_moment_leaves_no_half_export_that_counts(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, tmp_path: Path
 ) -> None:
     through_all(settings)
     place = settings.storage.shard(KEY)
@@ -175,10 +177,9 @@ def test_a_run_that_is_stopped_at_any_moment_leaves_no_half_export_that_counts(
     for moment, before in itertools.product(range(1, 8), (True, False)):
         changed = next(others)
         stage = stage_dag(changed)[IMAGE_EXPORT]
-        with monkeypatch.context() as patched:
-            patched.setattr(TemporaryFile, "commit", stop_at(moment, before=before))
-            with pytest.raises(Stopped):
-                take_through(stage, KEY, changed)
+        with stopped_at(moment, before=before), suppress(Stopped):
+            take_through(stage, KEY, changed)
+            assert (moment, before) == (7, False)  # nothing follows the record
         # the files that the table of all images names are there, all of one export
         named = set(pq.read_table(place.output(IMAGE_EXPORT))["tar_file"].to_pylist())
         assert named <= image_files(tmp_path)

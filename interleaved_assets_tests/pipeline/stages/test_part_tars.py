@@ -7,21 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.model.errors import ReadBackError, ShardError, StorageError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import list_outputs, read_valid_records
-from interleaved_assets.pipeline.stages import part_tars, write_tars
+from interleaved_assets.pipeline.stages import write_tars
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 from interleaved_assets.pipeline.status.status import CurrentStages
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets_tests.defects import change_members
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_requests import counted_requests
+from interleaved_assets_tests.system_calls import failing, system_calls
 
 KEY = "web/a"
 KEYS = [f"d{number}" for number in range(7)]
@@ -126,27 +127,20 @@ def test_a_part_that_is_deleted_or_overwritten_makes_the_shard_stale(
 
 
 def test_the_tars_of_before_go_first_from_the_last_on_and_new_ones_appear_from_the_first_on(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, tmp_path: Path
 ) -> None:
-    seen = []
-    remove, replace = part_tars.remove_file, Path.replace
+    before: list[list[str]] = []
 
-    def noted_remove(uri: str, options: object) -> None:
-        remove(uri, {})
-        seen.append([*tars_visible(tmp_path)])
-
-    def noted_replace(self: Path, target: Path) -> Path:
-        done = replace(self, target)
-        if target.suffix == ".tar":
-            seen.append([*tars_visible(tmp_path)])
-        return done
+    def see(event: str, path: str) -> None:
+        if event in ("os.remove", "os.rename") and path.endswith(".tar"):
+            before.append(tars_visible(tmp_path))
 
     raw_shard(tmp_path, seed=50)
-    monkeypatch.setattr(part_tars, "remove_file", noted_remove)
-    monkeypatch.setattr(Path, "replace", noted_replace)
-    through(bounded(tmp_path, "max_samples_per_tar = 4"))
-    both = ["a~00000.tar", "a~00001.tar"]
-    assert seen == [both, both[:1], [], [], both[:1], both]  # the fourth: there is no a.tar to remove
+    with system_calls(see):
+        through(bounded(tmp_path, "max_samples_per_tar = 4"))
+    three = ["a~00000.tar", "a~00001.tar", "a~00002.tar"]
+    assert before == [three, three[:2], three[:1], [], [], three[:1]]  # the fourth: there is no a.tar to remove
+    assert tars_visible(tmp_path) == three[:2]
 
 
 def tars_visible(folder: Path) -> list[str]:
@@ -156,15 +150,15 @@ def tars_visible(folder: Path) -> list[str]:
 def test_a_run_that_fails_while_it_writes_leaves_the_tars_of_before(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, seen = MemberWriter.put, []
+    seen = []
 
-    def full_disk(self: MemberWriter, name: str, content: bytes) -> None:
+    def full_disk(tar: str, name: str, content: bytes) -> tuple[str, bytes]:
         if name.startswith("d5"):
             raise StorageError("no space left")
         seen.append(name)
-        put(self, name, content)
+        return name, content
 
-    monkeypatch.setattr(MemberWriter, "put", full_disk)
+    change_members(monkeypatch, full_disk)
     raw_shard(tmp_path, seed=50)
     with pytest.raises(StorageError, match="no space left"):
         through(settings)
@@ -177,20 +171,9 @@ def test_a_run_that_fails_while_it_writes_leaves_the_tars_of_before(
     assert tars(tmp_path) == {"web/a.tar": KEYS}
 
 
-def test_a_run_that_is_ended_between_two_parts_is_made_good_by_the_next(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = part_tars._Part.commit
-
-    def killed(self: part_tars._Part) -> None:
-        if self.tar.uri.endswith("~00001.tar"):
-            raise KeyboardInterrupt
-        commit(self)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(part_tars._Part, "commit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            through(bounded(tmp_path, "max_samples_per_tar = 2"))
+def test_a_run_that_is_ended_between_two_parts_is_made_good_by_the_next(settings: Settings, tmp_path: Path) -> None:
+    with failing("os.rename", "~00001.tar", KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        through(bounded(tmp_path, "max_samples_per_tar = 2"))
     assert tars(tmp_path) == {"web/a~00000.tar": KEYS[:2]}
     assert "final_tars" not in read_valid_records(settings.storage.shard(KEY), ["final_tars"])
     through(bounded(tmp_path))
@@ -201,10 +184,7 @@ def test_where_one_part_does_not_read_back_all_are_deleted(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw_shard(tmp_path, seed=90)
-    put = MemberWriter.put
-    monkeypatch.setattr(
-        MemberWriter, "put", lambda self, name, content: put(self, name.replace("d3.1.png", "d3.1.jpg"), content)
-    )
+    change_members(monkeypatch, lambda tar, name, content: (name.replace("d3.1.png", "d3.1.jpg"), content))
     with pytest.raises(ReadBackError, match=r"a~00001\.tar: .*d3.*All 3 tars of the shard were deleted"):
         through(settings)
     assert tars(tmp_path) == {}

@@ -19,6 +19,7 @@ from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.stages.read_back import WrittenSamples
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import failing
 
 JPEG = b"\xff\xd8\xff"
 Members = list[tuple[str, bytes]]
@@ -169,22 +170,15 @@ def test_a_tar_with_other_bytes_is_an_error_and_not_deleted(tmp_path: Path, dama
     assert (tmp_path / "a.tar").read_bytes() == other  # it may be another run's, and good
 
 
-def test_a_storage_error_is_raised_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_error_is_raised_as_such(tmp_path: Path) -> None:
     written, tar = write(tmp_path / "a.tar", rows(*ROWS))
-    with monkeypatch.context() as patched:
-        patched.setattr("interleaved_assets.pipeline.stages.read_back.open_input", lambda *_: _Failing())
-        with pytest.raises(StorageError) as caught:
-            written.compare(tar, None)
+    with failing("open", "/a.tar", OSError(5, "Input/output error")), pytest.raises(StorageError) as caught:
+        written.compare(tar, None)
     assert str(caught.value).startswith(f"cannot read {tar.uri}: Input/output error. ")
     assert (tmp_path / "a.tar").exists()
     (tmp_path / "a.tar").unlink()
     with pytest.raises(StorageError, match=r"cannot read .*a\.tar: No such file"):
         written.compare(tar, None)
-
-
-class _Failing(io.RawIOBase):
-    def read(self, size: int = -1) -> bytes:
-        raise OSError(5, "Input/output error")
 
 
 def test_in_a_bucket(bucket: str, s3_environment: S3Server) -> None:

@@ -1,17 +1,18 @@
 """Shards whose raw tar is gone: what is stored for them is found, and removed without harm to others."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.pipeline.status import forget
 from interleaved_assets.pipeline.status.dataset_status import VANISHED, read_dataset_status
 from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import good_shard, project, refuse_listing
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import system_calls
 
 KEY, OTHER = "web/a", "web/a%20b"
 
@@ -80,23 +81,19 @@ def test_records_that_cannot_be_listed_are_not_taken_for_none(
         vanished_shards(settings.storage)
 
 
-def test_a_removal_that_was_cut_off_can_be_repeated(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removal_that_was_cut_off_can_be_repeated(settings: Settings, tmp_path: Path) -> None:
     found = files_to_forget([KEY], settings.storage)
     assert list(found[KEY])[:2] == [f"{tmp_path}/out/records/final_tars/{KEY}.json", f"{tmp_path}/out/tars/{KEY}.tar"]
-    remove, left = forget.remove_file, list(found[KEY])
+    left = list(found[KEY])
 
-    def cut_off(uri: str, options: object) -> None:
-        if len(left) == 1:
-            raise StorageError("the storage is away")
-        assert uri == left.pop(0)
-        remove(uri, {})
+    def cut_off(event: str, path: str) -> None:
+        if event == "os.remove" and len(left) == 1:
+            raise OSError(errno.EIO, "the disk is away")
+        if event == "os.remove":
+            assert path == left.pop(0)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(forget, "remove_file", cut_off)
-        with pytest.raises(StorageError, match="the storage is away"):
-            remove_files(found, settings.storage)
+    with system_calls(cut_off), pytest.raises(StorageError, match="the disk is away"):
+        remove_files(found, settings.storage)
     assert left == [f"{tmp_path}/out/records/normalized/{KEY}.json"]
     assert vanished_shards(settings.storage) == [KEY]
     remove_files(files_to_forget([KEY], settings.storage), settings.storage)

@@ -2,31 +2,26 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from interleaved_assets.io import storage
 from interleaved_assets.io.storage import atomic_output, read_stamp
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.pipeline.status.dataset_status import VANISHED, read_dataset_status
 from interleaved_assets.pipeline.status.status import State
 from interleaved_assets.reporting.dataset.aggregate import aggregate
-from interleaved_assets.reporting.figures import collect
 from interleaved_assets.reporting.figures.collect import UNREADABLE, all_shard_facts, shard_facts
 from interleaved_assets.reporting.figures.facts import ShardFacts
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.settings import Settings
-from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import document, project, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.projects import take_all
+from interleaved_assets_tests.system_calls import files_opened
 
 KEYS = ["a", "b", "c", "d"]
 
@@ -186,30 +181,18 @@ def test_a_final_tar_without_a_raw_tar_is_published_in_a_tree_that_was_copied_to
     assert data.published_twice() == [("a", "renamed")]
 
 
-def test_an_empty_ledger_is_not_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-
-    def reading(paths: ShardPaths, stages: list[str]) -> object:
-        read.extend(stages)
-        return read_ledgers(paths, stages)
-
-    monkeypatch.setattr(collect, "read_ledgers", reading)
-    facts = facts_of_a(settings)
+def test_an_empty_ledger_is_not_read(settings: Settings) -> None:
+    with files_opened("/a.parquet") as opened:
+        facts = facts_of_a(settings)
     assert facts.ledger is not None
     assert facts.ledger.num_rows == 1
-    assert set(read) == {"filtered"}
+    assert {Path(path).parent.name for path in opened if "/dropped/" in path} == {"filtered"}
 
 
-def test_records_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    real = storage.read_small
-
-    def counting(uri: str, options: Mapping[str, Any] | None = None) -> bytes | None:
-        read.append(uri)
-        return real(uri, options)
-
-    monkeypatch.setattr("interleaved_assets.pipeline.run.record.read_small", counting)
-    list(all_shard_facts(read_dataset_status(settings)))
+def test_records_are_read_once(settings: Settings) -> None:
+    with files_opened(".json") as opened:
+        list(all_shard_facts(read_dataset_status(settings)))
+    read = [path for path in opened if "/records/" in path]
     assert len(read) == len(set(read)) == len(KEYS) * len(stage_dag(settings))
 
 
