@@ -12,7 +12,7 @@ import pytest
 
 See = Callable[[str, str], None]
 
-_SEEN = {"open", "os.rename", "os.remove", "os.listdir", "os.scandir"}
+_SEEN = {"open", "os.rename", "os.link", "os.remove", "os.listdir", "os.scandir"}
 _watching: list[See] = []
 _of_thread = threading.local()
 
@@ -21,7 +21,7 @@ _of_thread = threading.local()
 def system_calls(see: See) -> Iterator[None]:
     """Call ``see`` with the event and the path just before each call; the call raises what ``see`` raises.
 
-    The path of a rename is the new one. Calls that ``see`` makes are not seen.
+    The path of a rename and of a link is the new one. Calls that ``see`` makes are not seen.
     """
     _install()
     _watching.append(see)
@@ -34,7 +34,7 @@ def system_calls(see: See) -> Iterator[None]:
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if not _watching or event not in _SEEN or getattr(_of_thread, "is_in_see", False):
         return
-    path = arguments[1] if event == "os.rename" else arguments[0]
+    path = arguments[1] if event in ("os.rename", "os.link") else arguments[0]
     if not isinstance(path, str | bytes | os.PathLike):
         return  # a descriptor
     _of_thread.is_in_see = True

@@ -1,11 +1,12 @@
 """Progress: a bar on a terminal, lines elsewhere, nothing beside JSON; lines of any length."""
 
 import io
+import itertools
+import time
 
 import pytest
 from rich.console import Console
 
-from interleaved_assets.cli.terminal import console as module
 from interleaved_assets.cli.terminal.console import console, progress
 
 
@@ -21,6 +22,12 @@ def shown(
     return [out.file.getvalue(), capsys.readouterr().err]
 
 
+def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute passes from one look at the clock to the next."""
+    minutes = itertools.count(0, 60)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(minutes)))
+
+
 def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     bar, err = shown(capsys, terminal=True)
     assert "comparing" in bar
@@ -30,7 +37,7 @@ def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_lines_elsewhere_and_not_too_many(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(capsys, terminal=False) == ["", ""]  # within the first ten seconds
-    monkeypatch.setattr(module, "LINE_SECONDS", 0)
+    let_time_pass(monkeypatch)
     assert shown(capsys, terminal=False) == ["", "comparing: 1 of 3\ncomparing: 2 of 3\ncomparing: 3 of 3\n"]
     assert shown(capsys, terminal=False, lines=False) == ["", ""]
 
@@ -39,7 +46,7 @@ def test_lines_elsewhere_and_not_too_many(capsys: pytest.CaptureFixture[str], mo
 def test_nothing_beside_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
-    monkeypatch.setattr(module, "LINE_SECONDS", 0)
+    let_time_pass(monkeypatch)
     assert shown(capsys, terminal=terminal, as_json=True) == ["", ""]
 
 

@@ -1,11 +1,10 @@
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,13 +12,10 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.io.formats.shard import read_shard
-from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.files import convert, rows
-from interleaved_assets.pipeline.files.inputs import read_file
-from interleaved_assets.pipeline.run.record import Record, write_record
 from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
 from interleaved_assets_tests.io.row_tables import rows_table
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import system_calls
 
 
 @pytest.fixture
@@ -196,42 +192,39 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Pa
 
 
 def test_an_input_that_changes_while_it_is_read_leaves_everything_as_it_was(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
-    seeds = iter((7, 8))
 
-    def read(*arguments: Any, **options: Any) -> Iterator[pa.Table]:
-        yield from list(read_file(*arguments, **options))
-        good_shard(folder / "raw/a.tar", seed=next(seeds))
+    def change(event: str, path: str) -> None:
+        if event == "open" and path.startswith(str(folder / "out")) and ".a.parquet." in path and changing:
+            good_shard(folder / "raw/a.tar", seed=changing.pop())
 
-    with monkeypatch.context() as changing:
-        changing.setattr(rows, "read_file", read)
+    changing = [7]
+    with system_calls(change):
         assert main(command) == 2
+    assert changing == []
     assert "raw/a.tar changed while it was read" in capsys.readouterr().err
     assert [path for path in folder.glob("out/**/*") if path.is_file()] == []
     assert main(command) == 0
     before = (folder / "out/a.parquet").read_bytes()
     good_shard(folder / "raw/a.tar", seed=9)
-    with monkeypatch.context() as changing:
-        changing.setattr(rows, "read_file", read)
+    changing = [8]
+    with system_calls(change):
         assert main(command) == 2
+    assert changing == []
     assert (folder / "out/a.parquet").read_bytes() == before
     assert main(command) == 0
 
 
-def test_a_conversion_that_failed_after_its_output_was_replaced_is_repeated(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversion_that_failed_after_its_output_was_replaced_is_repeated(folder: Path) -> None:
     command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
 
-    def failing(record: Record, *arguments: Any) -> None:
-        if record.outputs:
-            raise StorageError("no space left")
-        write_record(record, *arguments)
+    def full(event: str, path: str) -> None:
+        if event == "os.rename" and path.endswith(".json") and (folder / "out/a.parquet").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as full:
-        full.setattr(convert, "write_record", failing)
+    with system_calls(full):
         assert main(command) == 2
     assert (folder / "out/a.parquet").exists()
     assert main(command) == 0

@@ -12,13 +12,11 @@ import pytest
 from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import LARGEST_GAP
-from interleaved_assets.model.errors import ShardError
-from interleaved_assets.pipeline.run import many
-from interleaved_assets.pipeline.run.stage import Stage, StageOutcome
 from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, run_chain, unfinished_run
 from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, write_shard
+from interleaved_assets_tests.system_calls import system_calls
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
 
@@ -255,18 +253,14 @@ def test_content_replaced_while_its_run_works_is_requested_once_the_run_has_ende
 ) -> None:
     own.put("a", 1)
     assert own.sensor.requested() == ["a"]
-    take_through = many.take_through
     during: list[list[str]] = []
 
-    def replaced(stage: Stage, key: str, settings: Settings, *_: object) -> StageOutcome:
-        if stage.name == "normalized":
+    def replace(event: str, path: str) -> None:
+        if event == "open" and ".a.parquet." in path and "/normalized/" in path and not during:
             own.put("a", 2)
             during.append(own.sensor.requested())
-            raise ShardError("changed while it was read")
-        return take_through(stage, key, settings)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(many, "take_through", replaced)
+    with system_calls(replace):
         assert not own.run("a")
     assert during == [[]]
     assert own.sensor.requested() == ["a"]

@@ -329,8 +329,9 @@ def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
             raise TimeoutError(errno.ETIMEDOUT, "busy")
 
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)  # the pauses between tries
+    keys = register_all(instance, settings.storage)
     with system_calls(flaky):
-        assert run(instance, settings, register_all(instance, settings.storage)).success
+        assert run(instance, settings, keys).success
     assert left == 0
     assert materialized(instance, "normalized") == {"a", "b"}
 
@@ -375,6 +376,7 @@ def test_so_many_shards_are_in_work_at_once(tmp_path: Path, instance: DagsterIns
             with lock:
                 in_work.remove(key)
 
+    keys = register_all(instance, settings.storage)
     with system_calls(see):
-        assert run(instance, settings, register_all(instance, settings.storage), ["normalized"]).success
+        assert run(instance, settings, keys, ["normalized"]).success
     assert (len(most), max(most)) == (6, at_once)

@@ -1,8 +1,8 @@
 """Releases: what they name, what they refuse, and what a comparison with the manifest finds."""
 
+import errno
 import gzip
 import json
-import os
 import re
 import tarfile
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
-from interleaved_assets.pipeline.release import documents, found_values, make
+from interleaved_assets.pipeline.release import documents, found_values
 from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import Values, read_manifest
@@ -25,6 +25,7 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import failing
 
 
 def second_shard(settings: Settings, folder: Path) -> None:
@@ -179,14 +180,9 @@ def test_a_copy_outlives_a_later_run(settings: Settings, tmp_path: Path) -> None
     ]
 
 
-def test_where_files_cannot_be_linked_they_are_copied(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(self: Path, target: Path) -> None:
-        raise OSError(18, os.strerror(18))  # EXDEV
-
-    monkeypatch.setattr(Path, "hardlink_to", refused)
-    make_release("v1", settings, to=str(tmp_path / "copy"))
+def test_where_files_cannot_be_linked_they_are_copied(settings: Settings, tmp_path: Path) -> None:
+    with failing("os.link", "", OSError(errno.EXDEV, "Invalid cross-device link")):
+        make_release("v1", settings, to=str(tmp_path / "copy"))
     assert not (tmp_path / "copy/tars/web/a.tar").samefile(tmp_path / "out/tars/web/a.tar")
     assert findings(tmp_path / "copy/manifest.json") == []
 
@@ -337,15 +333,13 @@ def test_images_that_only_the_export_lacks_do_not_count_as_dropped(tmp_path: Pat
     assert (manifest.counts_in.images, manifest.counts.images, manifest.dropped) == (2, 2, {})
 
 
-def test_what_a_killed_copy_left_is_replaced(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(make, "_link", lambda source, target: False)
+def test_what_a_killed_copy_left_is_replaced(settings: Settings, tmp_path: Path) -> None:
     tars = tmp_path / "copy/tars/web"
     tars.mkdir(parents=True)
     (tars / ".a.tar.0.tmp").write_bytes(b"half")
     (tmp_path / "copy/.manifest.json.0.tmp").write_bytes(b"{")
-    make_release("v1", settings, to=str(tmp_path / "copy"))
+    with failing("os.link", "", OSError(errno.EXDEV, "Invalid cross-device link")):
+        make_release("v1", settings, to=str(tmp_path / "copy"))
     assert findings(tmp_path / "copy/manifest.json") == []
     assert list(tmp_path.glob("copy/**/.*")) == []
     (tmp_path / "other/.notes.0.tmp").parent.mkdir()
