@@ -8,7 +8,6 @@ import pytest
 
 from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.scoring.images import decode
-from interleaved_assets.scoring.protocol import score
 from interleaved_assets.scoring.protocol.registry import Scorer, register_scorer, unregister_scorer
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import score_images
@@ -171,14 +170,22 @@ def test_at_most_one_decoded_image_per_thread():
     assert max(most) == 3
 
 
-def test_a_missing_library_raises_before_any_image_is_read(monkeypatch):
-    def missing():
+def test_a_missing_library_raises_before_any_image_is_read():
+    def missing(_):
         raise MissingDependency("pip install it")
 
-    monkeypatch.setattr("interleaved_assets.scoring.scores.nsfw.nsfw_model", missing)
-    monkeypatch.setattr(score, "open_header", lambda _: pytest.fail("read"))
-    with pytest.raises(MissingDependency, match="pip install it"):
-        score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("nsfw",)))
+    read = []
+    register_scorer(Scorer("first", {"first": pa.float64()}, lambda _: lambda image: read.append(1) or 0.0))
+    register_scorer(Scorer("absent", {"absent": pa.float64()}, missing))
+    try:
+        with pytest.raises(MissingDependency, match="pip install it"):
+            score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("first", "absent")))
+        assert read == []
+        score_images(image_rows([encode(noise())]), ScoringSettings(scorers=("first",)))
+        assert read == [1]
+    finally:
+        unregister_scorer("first")
+        unregister_scorer("absent")
 
 
 def test_nsfw_column():
