@@ -29,6 +29,7 @@ from PIL import Image
 
 from benchmarks.memory import PeakMemory
 from interleaved_assets.io import materialize, read_parquet_shard, read_tar_shard
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.model import InterleavedError, build_source_ref, error_code
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.scoring import ScoringSettings, score_images
@@ -132,9 +133,9 @@ def png_in_icon(path: Path) -> None:
     path.write_bytes(struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(content), 22) + content)
 
 
-def read_tar(path: Path, **limits: int) -> Iterator[pa.Table]:
+def read_tar(path: Path, max_batch_bytes: int | None = None, **limits: int) -> Iterator[pa.Table]:
     """The tar's rows with their bytes."""
-    yield from read_tar_shard(str(path), materialize=True, **limits)
+    yield from read_tar_shard(str(path), materialize=True, max_batch_bytes=max_batch_bytes, limits=TarLimits(**limits))
 
 
 def read_parquet(path: Path, **limits: int) -> Iterator[pa.Table]:
@@ -147,7 +148,7 @@ def fetch_member(path: Path, **limits: int) -> Iterator[pa.Table]:
     row: dict[str, Any] = {"sample_id": "s", "position": 0, "modality": "image"}
     row["source_ref"] = build_source_ref(path=str(path), member="a.png")
     columns = {field.name: pa.array([row.get(field.name)], field.type) for field in INTERLEAVED_SCHEMA}
-    yield materialize(pa.table(columns), allowed_roots=[str(path.parent)], **limits)
+    yield materialize(pa.table(columns), allowed_roots=[str(path.parent)], limits=TarLimits(**limits))
 
 
 def score(path: Path, **limits: int) -> Iterator[pa.Table]:

@@ -19,6 +19,7 @@ from interleaved_assets.io import (
     read_tar_shard,
     tar_shard,
 )
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.model import InterleavedBatch
 from interleaved_assets.model.errors import InterleavedError, OptionError, error_code
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
@@ -125,8 +126,7 @@ def check_locators(locators: list[str | None], secret: bytes, root: Path) -> str
     table = materialize(
         pa.table(columns),
         allowed_roots=[str(root)],
-        max_member_bytes=_MAX_MEMBER_BYTES,
-        max_unpacked_bytes=_MAX_UNPACKED_BYTES,
+        limits=TarLimits(max_member_bytes=_MAX_MEMBER_BYTES, max_unpacked_bytes=_MAX_UNPACKED_BYTES),
     )
     for row in table.to_pylist():
         if row["binary_content"] is not None and (
@@ -147,8 +147,7 @@ def _read_tar(path: Path, layout: ShardLayout, *, materialized: bool) -> pa.Tabl
             layout=layout,
             materialize=materialized,
             max_batch_bytes=MAX_BATCH_BYTES,
-            max_sample_bytes=_MAX_SAMPLE_BYTES,
-            max_unpacked_bytes=_MAX_UNPACKED_BYTES,
+            limits=TarLimits(max_sample_bytes=_MAX_SAMPLE_BYTES, max_unpacked_bytes=_MAX_UNPACKED_BYTES),
         )
     )
     return pa.concat_tables(tables) if tables else None

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_validator, model_validator
@@ -9,7 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
-from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme
+from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme, options_of
 from interleaved_assets.io.tar.layout import Layout, ShardLayout
 from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.scoring.clip.settings import ClipSettings
@@ -70,6 +71,10 @@ class StorageSettings(_Section):
     def options_by_scheme(self) -> StorageOptionsByScheme:
         """Return :attr:`options` for the schemes of the two roots; other schemes have none."""
         return by_scheme(self.options, (self.raw_root, self.output_root))
+
+    def options_for(self, uri: str) -> Mapping[str, Any]:
+        """:attr:`options` if ``uri`` has the scheme of one of the two roots, else none."""
+        return options_of(uri, self.options_by_scheme()) or {}
 
     def shard(self, key: str) -> ShardPaths:
         """Return the paths of the shard with this partition key, with :attr:`options`."""

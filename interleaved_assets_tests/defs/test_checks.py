@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import SHARDS, shards
+from interleaved_assets.io.formats.tar import TAR
+from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import SettingsError, StorageError
 from interleaved_assets.pipeline.stages import normalize
 from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
@@ -117,13 +120,12 @@ def test_an_unchanged_shard_is_checked_again_from_its_record(tmp_path: Path, ins
 
 def wrap_reader(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Have ``change`` made to every table that normalization reads of shard b."""
-    read = normalize.read_tar_shard
 
-    def changed(uri: str, **options: Any) -> Iterator[pa.Table]:
-        for table in read(uri, **options):
+    def changed(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
+        for table in TAR.read(uri, options):
             yield change(table) if uri.endswith("b.tar") else table
 
-    monkeypatch.setattr(normalize, "read_tar_shard", changed)
+    monkeypatch.setattr(normalize, "TAR", replace(TAR, read=changed))
 
 
 def test_schema(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:

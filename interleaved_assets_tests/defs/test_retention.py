@@ -20,7 +20,6 @@ REFERENCE = Path(__file__).parents[2] / "docs/operating-reference.md"
 pytestmark = [pytest.mark.on_disk, pytest.mark.project(shards={name: ord(name) for name in "abc"})]
 
 
-
 def shards_of(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
     """First and last shard of each run over shards, the latest first."""
     tags = [run.tags for run in instance.get_runs()]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
+from interleaved_assets.io.storage.limits import LIMITS
 from interleaved_assets.io.tar.reader import read_tar_shard
 
 Content = bytes | Mapping[str, Any]
@@ -35,8 +36,9 @@ def write_tar(path: Path, *members: tuple[str, Content]) -> str:
 
 
 def read(uri: str, **options: Any) -> pa.Table:
-    """All rows of a tar, image bytes included, unless the options say otherwise."""
-    (table,) = read_tar_shard(uri, **{"materialize": True, **options})
+    """All rows of a tar, image bytes included, unless the options say otherwise; limits are options by their names."""
+    limits = LIMITS._replace(**{name: options.pop(name) for name in LIMITS._fields if name in options})
+    (table,) = read_tar_shard(uri, **{"materialize": True, "limits": limits, **options})
     return table
 
 

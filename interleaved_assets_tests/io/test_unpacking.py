@@ -10,6 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from interleaved_assets.io.rows.fetch import Source, fetch
 from interleaved_assets.io.storage import exists, open_input, read_small
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets_tests.io.tars import pack
@@ -25,17 +26,18 @@ def bomb(path: Path) -> str:
 
 def fetched(uri: str, member: str, **limits: int) -> bytes | str:
     wanted = Source(uri, member)
-    result = fetch([wanted], storage_options=None, **{"max_member_bytes": 2**20, **limits})[wanted]
+    result = fetch([wanted], storage_options=None, limits=TarLimits(2**20)._replace(**limits))[wanted]
     return result if isinstance(result, str) else bytes(result)
 
 
 def test_a_tar_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path) -> None:
     uri = bomb(tmp_path / "a.tar.gz")
     with pytest.raises(ShardError, match=r"a\.tar\.gz unpacks to more than 10000000 bytes\. Raise max_unpacked_bytes"):
-        list(read_tar_shard(uri, max_unpacked_bytes=10_000_000))
+        list(read_tar_shard(uri, limits=TarLimits(max_unpacked_bytes=10_000_000)))
     with pytest.raises(ShardError, match="unpacks to more than 1000000 bytes"):
         list(InterleavedWebdatasetReader(uri, read_kwargs={"max_unpacked_bytes": "1MB"}))
-    assert sum(table.num_rows for table in read_tar_shard(uri, max_unpacked_bytes=30_000_000)) > 0
+    limits = TarLimits(max_unpacked_bytes=30_000_000)
+    assert sum(table.num_rows for table in read_tar_shard(uri, limits=limits)) > 0
     assert fetched(uri, "a.json", max_unpacked_bytes=10_000_000).startswith(
         f"unreadable_source: {uri} unpacks to more than 10000000 bytes"
     )
@@ -106,7 +108,7 @@ def test_any_filesystem_exception_becomes_a_storage_error(failing: str) -> None:
 @pytest.mark.parametrize("source", [("member",), (), (None, 0, 4)], ids=["member", "whole", "range"])
 def test_a_filesystem_exception_for_a_source_ref_is_a_row_error(failing: str, source: tuple[object, ...]) -> None:
     wanted = Source(failing, *source)
-    result = fetch([wanted], storage_options=None, max_member_bytes=100)[wanted]
+    result = fetch([wanted], storage_options=None, limits=TarLimits(max_member_bytes=100))[wanted]
     assert str(result).startswith("unreadable_source: cannot read failing://a.tar: the backend is gone.")
 
 

@@ -1,21 +1,14 @@
 """The work of ``interleaved inspect``: print the contents of shard files."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from rich.filesize import decimal
 from rich.table import Table
 
-from interleaved_assets.cli.terminal.console import (
-    DataConsole,
-    console,
-    print_failure,
-    print_json,
-    progress,
-    without_warnings,
-)
+from interleaved_assets.cli.terminal.console import DataConsole, console, each_file, print_json
 from interleaved_assets.model.columns import RESERVED_COLUMNS
-from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.files.inputs import find_shard_files
 from interleaved_assets.pipeline.files.inspect import ShardFacts, Spread, inspect_file
 from interleaved_assets.reporting.wording.text import counted
@@ -29,20 +22,15 @@ def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_j
     """Print the contents of each file, and return the exit code: 2 if one cannot be read."""
     settings, out = load_settings_or_defaults(file), console()
     files = find_shard_files(inputs, settings.storage)
+    work = {one.uri: partial(inspect_file, one, settings, documents=documents) for one in files}
     failed = 0
-    with progress("reading", len(files), out, as_json=as_json) as advance, without_warnings():
-        for one in files:
-            try:
-                facts = inspect_file(one, settings, documents=documents)
-            except InterleavedError as error:
-                failed += 1
-                print_failure(one.uri, error, as_json=as_json)
-            else:
-                if as_json:
-                    print_json(facts.model_dump(mode="json"))
-                else:
-                    _print_shard(facts, out)
-            advance()
+    for facts in each_file("reading", work, out, as_json=as_json):
+        if facts is None:
+            failed += 1
+        elif as_json:
+            print_json(facts.model_dump(mode="json"))
+        else:
+            _print_shard(facts, out)
     return 2 if failed else 0
 
 

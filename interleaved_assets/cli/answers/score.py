@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from interleaved_assets.cli.terminal.console import console, counted_drops, print_error, print_json, progress
 from interleaved_assets.cli.terminal.name_value import names_and_values
+from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import ErrorPolicy, OptionError
 from interleaved_assets.pipeline.files.filtering import selection_settings, with_scorers
 from interleaved_assets.pipeline.files.inputs import ShardFile, find_shard_files, with_policy
@@ -26,11 +27,13 @@ def show_scored(
     settings, out = with_scorers(load_settings_or_defaults(file), scorers, clip=clip), console()
     with progress("scoring", 1, out, as_json=as_json):
         scored = score_file(_one_file(shard, settings.storage), scores, settings, overwrite=overwrite)
+    images, columns = scored.counts_out.images, [name for name in scored.columns if name not in IMAGE_KEY]
     if as_json:
-        print_json({"input": shard, "output": scores, **scored._asdict()})
+        facts = {"images": images, "columns": columns, "errors": scored.errors}
+        print_json({"input": shard, "output": scores, **facts})
         return 0
-    errors = "".join(f", {code} {images:,}" for code, images in scored.errors.items())
-    what = f"{counted(scored.images, 'image')}{errors}; columns {', '.join(scored.columns)}"
+    errors = "".join(f", {code} {rows:,}" for code, rows in scored.errors.items())
+    what = f"{counted(images, 'image')}{errors}; columns {', '.join(columns)}"
     out.print_line(f"{shard} → {scores}: {what}")
     return 0
 

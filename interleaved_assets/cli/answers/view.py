@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from interleaved_assets.cli.terminal.browser import open_page
 from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output
-from interleaved_assets.pipeline.files.inputs import storage_options, without_ending
+from interleaved_assets.pipeline.files.inputs import without_ending
 from interleaved_assets.pipeline.files.rows import check_target
 from interleaved_assets.pipeline.run.stored_records import read_valid_records, recorded_stages
 from interleaved_assets.pipeline.stages.names import NORMALIZED
@@ -47,7 +47,7 @@ def show_documents(
         return 1
     if page is None:
         return 1
-    with atomic_output(path, storage_options(path, settings.storage)) as written:
+    with atomic_output(path, settings.storage.options_for(path)) as written:
         written.write(documents_html(page).encode())
     for problem in page.layout:
         print_error(f"interleaved: {shard}: {problem}")

@@ -7,14 +7,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from interleaved_assets.model.errors import describe
+from interleaved_assets.model.errors import InterleavedError, describe
 from interleaved_assets.model.shown import escaped, shown
+
+Result = TypeVar("Result")
 
 PLAIN_WIDTH: Final = 160
 """Width, in columns of text, of a table that is written to a file or a pipe."""
@@ -127,6 +129,20 @@ def print_failure(uri: str, error: Exception, *, as_json: bool) -> None:
     if as_json:
         print_json({"input": uri, "error": text})
     print_error(f"interleaved: {text if escaped(uri) in escaped(text) else f'{uri}: {text}'}")
+
+
+def each_file(
+    what: str, work: Mapping[str, Callable[[], Result]], out: Console, *, as_json: bool
+) -> Iterator[Result | None]:
+    """Yield the result of the work on each file; None for a file that cannot be read, whose error is printed."""
+    with progress(what, len(work), out, as_json=as_json) as advance, without_warnings():
+        for uri, do in work.items():
+            try:
+                yield do()
+            except InterleavedError as error:
+                print_failure(uri, error, as_json=as_json)
+                yield None
+            advance()
 
 
 def counted_drops(dropped: dict[str, int]) -> str:

@@ -24,7 +24,7 @@ from interleaved_assets.io.storage import (
     storage_errors,
 )
 from interleaved_assets.io.storage.atomic import BytesLike
-from interleaved_assets.io.storage.limits import LIMITS
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import BlockReader, Content, FileRange
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
@@ -96,7 +96,7 @@ def open_tar(
     storage_options: StorageOptions = None,
     *,
     by_ranges: bool = False,
-    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
+    limits: TarLimits = LIMITS,
 ) -> Iterator[TarSource]:
     """Open the tar at ``uri``, which may be compressed with gzip, bzip2 or xz, under any name.
 
@@ -107,7 +107,7 @@ def open_tar(
 
     Raises:
         StorageError: it is missing or unreadable, the disk has no space for the copy, or it changed while it was read.
-        ShardError: it is empty, its compressed data are damaged, or unpack to more than ``max_unpacked_bytes``.
+        ShardError: it is empty, its compressed data are damaged, or unpack to more than ``limits.max_unpacked_bytes``.
     """
     with open_input(uri, storage_options) as file:
         magic = file.read(max(map(len, _OPENERS)))
@@ -126,7 +126,7 @@ def open_tar(
             broken_off = None
             with scratch_errors(uri):
                 if opener is not None:
-                    broken_off = _decompress(opener(file), copy, uri, max_unpacked_bytes)
+                    broken_off = _decompress(opener(file), copy, uri, limits.max_unpacked_bytes)
                 else:
                     shutil.copyfileobj(file, copy, _COPY_BYTES)
                 copy.flush()

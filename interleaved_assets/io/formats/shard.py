@@ -1,4 +1,4 @@
-"""One shard file in any form: read as tables of whole samples, written in the form that its name says."""
+"""The formats of shard files: which one a file has, reading any of them, writing the one that the name says."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,21 +7,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.parquet.reader import InterleavedParquetReader
-from interleaved_assets.io.parquet.seal import MAGIC
-from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
-from interleaved_assets.io.rows.fill import materialize_parts
-from interleaved_assets.io.storage import StorageOptions, folders_of, open_input
+from interleaved_assets.io.formats.format import ShardFormat
+from interleaved_assets.io.formats.parquet import PARQUET
+from interleaved_assets.io.formats.tar import TAR
+from interleaved_assets.io.parquet.writer import ParquetShard
+from interleaved_assets.io.storage import StorageOptions, open_input
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tar.reader import read_tar_shard
-from interleaved_assets.io.tar.writer import TarShard, tar_shard
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.tar.writer import TarShard
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 
-PARQUET_ENDING: Final = ".parquet"
-TAR_ENDINGS: Final = (".tar", ".tar.gz", ".tgz")
-SHARD_ENDINGS: Final = (*TAR_ENDINGS, PARQUET_ENDING)
+FORMATS: Final = (TAR, PARQUET)
+SHARD_ENDINGS: Final = tuple(ending for one in FORMATS for ending in one.endings)
 """Endings of the files that a search of a folder finds; also the endings that can be written."""
 
 
@@ -56,20 +54,22 @@ def read_shard(
         ShardError: it is neither a tar nor interleaved Parquet, or is damaged.
         IncompleteShard: the tar is cut, and ``accept_incomplete`` is False.
     """
-    if is_parquet(uri, storage_options):
-        return _parquet_tables(uri, max_batch_bytes, storage_options, allowed_roots, limits)
-    tables = read_tar_shard(
-        uri,
-        layout=layout,
+    options = ReadOptions(
+        layout=layout or ShardLayout(),
         max_batch_bytes=max_batch_bytes,
         materialize=True,
         storage_options=storage_options,
         allowed_roots=allowed_roots,
-        **limits._asdict(),
-        notes=notes,
+        limits=limits,
         accept_incomplete=accept_incomplete,
+        notes=notes,
     )
-    return _at_least_one(tables)
+    return read_file(uri, options)
+
+
+def read_file(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
+    """Do the work of :func:`read_shard`."""
+    return format_of(uri, options.storage_options).read(uri, options)
 
 
 def write_shard(
@@ -87,40 +87,17 @@ def write_shard(
         OptionError: another ending.
         StorageError: the file cannot be written.
     """
-    if not uri.lower().endswith(SHARD_ENDINGS):
+    if (named := _format_named(uri)) is None:
         raise OptionError(f"cannot write {uri}: its name has to end in {', '.join(SHARD_ENDINGS)}")
-    if uri.lower().endswith(PARQUET_ENDING):
-        return parquet_shard(uri, schema, storage_options=storage_options)
-    return tar_shard(uri, storage_options=storage_options, limits=limits)
+    return named.write(uri, schema, storage_options, limits)
 
 
-def is_parquet(uri: str, storage_options: StorageOptions = None) -> bool:
-    """Whether the file begins as Parquet does; of a file that begins otherwise, whether it is named so."""
+def format_of(uri: str, storage_options: StorageOptions = None) -> ShardFormat:
+    """Return the format of a file by its first bytes, else by its name; a tar of any other name says what it is not."""
     with open_input(uri, storage_options) as file:
-        return file.read(len(MAGIC)) == MAGIC or uri.lower().endswith(PARQUET_ENDING)
+        head = file.read(max(len(one.magic) for one in FORMATS))
+    return next((one for one in FORMATS if one.magic and head.startswith(one.magic)), _format_named(uri) or TAR)
 
 
-def _parquet_tables(
-    uri: str,
-    max_batch_bytes: int | None,
-    storage_options: StorageOptions,
-    allowed_roots: Sequence[str] | None,
-    limits: TarLimits,
-) -> Iterator[pa.Table]:
-    reader = InterleavedParquetReader(
-        uri, max_batch_bytes=max_batch_bytes, read_kwargs={"storage_options": storage_options}
-    )
-    for batch in reader:
-        yield from materialize_parts(
-            batch.to_pyarrow(),
-            max_batch_bytes,
-            storage_options=storage_options,
-            allowed_roots=folders_of([uri]) if allowed_roots is None else allowed_roots,
-            limits=limits,
-        )
-
-
-def _at_least_one(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    first = next(tables, None)
-    yield INTERLEAVED_SCHEMA.empty_table() if first is None else first
-    yield from tables
+def _format_named(uri: str) -> ShardFormat | None:
+    return next((one for one in FORMATS if uri.lower().endswith(one.endings)), None)

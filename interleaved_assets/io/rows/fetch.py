@@ -11,7 +11,7 @@ from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.storage import StorageOptions, as_storage_error, filesystem, is_local, local_path
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.filesystem import client_errors
-from interleaved_assets.io.storage.limits import LIMITS
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.storage.local import check_regular
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable, row_error
 
@@ -33,11 +33,7 @@ def is_compressed_tar(path: str) -> bool:
 
 
 def fetch(
-    sources: Collection[Source],
-    *,
-    storage_options: StorageOptions,
-    max_member_bytes: int,
-    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
+    sources: Collection[Source], *, storage_options: StorageOptions, limits: TarLimits
 ) -> dict[Source, BytesLike | str]:
     """Return the bytes of each source, or the row error that says why they are missing.
 
@@ -55,20 +51,20 @@ def fetch(
             continue
         try:
             fs, path = filesystem(source.path, storage_options)
-            start, end = _range(source, max_member_bytes)
+            start, end = _range(source, limits.max_member_bytes)
         except (OSError, InterleavedError) as error:
             result[source] = _problem(error, source.path)
             continue
-        if end - start > max_member_bytes + (source.start is None):
-            result[source] = _too_large(source.path, end - start, max_member_bytes)
+        if end - start > limits.max_member_bytes + (source.start is None):
+            result[source] = _too_large(source.path, end - start, limits.max_member_bytes)
         elif start == end:
             result[source] = b""
         else:
             ranges.setdefault(id(fs), (fs, {}))[1][source] = (path, start, end)
     for fs, wanted in ranges.values():
-        result.update(_fetch_ranges(fs, wanted, max_member_bytes))
+        result.update(_fetch_ranges(fs, wanted, limits.max_member_bytes))
     for path, wanted_members in members.items():
-        result.update(_fetch_members(path, wanted_members, storage_options, max_member_bytes, max_unpacked_bytes))
+        result.update(_fetch_members(path, wanted_members, storage_options, limits))
     return result
 
 
@@ -110,15 +106,15 @@ def _fetch_ranges(
 
 
 def _fetch_members(
-    path: str, wanted: list[Source], storage_options: StorageOptions, max_member_bytes: int, max_unpacked_bytes: int
+    path: str, wanted: list[Source], storage_options: StorageOptions, limits: TarLimits
 ) -> Iterator[tuple[Source, BytesLike | str]]:
     """Yield the first member of each name, as far as the tar can be read."""
     missing = {source.member: source for source in wanted}
     try:
-        with open_tar(path, storage_options, by_ranges=True, max_unpacked_bytes=max_unpacked_bytes) as tar:
+        with open_tar(path, storage_options, by_ranges=True, limits=limits) as tar:
             for member in tar.index.members:
                 if (source := missing.pop(member.name, None)) is not None:
-                    yield source, _member(tar, member, max_member_bytes)
+                    yield source, _member(tar, member, limits.max_member_bytes)
                 if not missing:
                     return
             damage = tar.index.damage

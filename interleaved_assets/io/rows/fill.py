@@ -49,9 +49,7 @@ def materialize(
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
     only_missing: bool = True,
-    max_member_bytes: int = LIMITS.max_member_bytes,
-    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
-    max_sample_bytes: int = LIMITS.max_sample_bytes,
+    limits: TarLimits = LIMITS,
 ) -> pa.Table:
     """Return ``table`` with ``binary_content`` filled in for image rows.
 
@@ -68,10 +66,9 @@ def materialize(
         storage_options: fsspec options for remote paths.
         allowed_roots: folders and URLs that a ``source_ref`` may point below; None and an empty list allow no place.
         only_missing: leave rows that have bytes alone; else fetch them again.
-        max_member_bytes: limit for the bytes fetched for one row.
-        max_unpacked_bytes: limit for the unpacked size of a compressed tar, in a temporary file.
-        max_sample_bytes: limit for the bytes that the rows of one sample get together; bytes that several rows share
-            count for each of them.
+        limits: limits for the bytes fetched for one row (``max_member_bytes``), for the unpacked size of a compressed
+            tar in a temporary file (``max_unpacked_bytes``), and for the bytes that the rows of one sample get together
+            (``max_sample_bytes``); bytes that several rows share count for each of them.
 
     Raises:
         StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
@@ -82,9 +79,7 @@ def materialize(
         storage_options=storage_options,
         allowed_roots=allowed_roots,
         only_missing=only_missing,
-        limits=LIMITS._replace(
-            max_member_bytes=max_member_bytes, max_unpacked_bytes=max_unpacked_bytes, max_sample_bytes=max_sample_bytes
-        ),
+        limits=limits,
     )
     return next(parts)
 
@@ -211,12 +206,7 @@ def _outcomes(
     allowed: dict[str, bool] = {}
     plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
     sources = dict.fromkeys(plan[0] for plan in plans if not isinstance(plan, str))
-    fetched = fetch(
-        sources,
-        storage_options=storage_options,
-        max_member_bytes=limits.max_member_bytes,
-        max_unpacked_bytes=limits.max_unpacked_bytes,
-    )
+    fetched = fetch(sources, storage_options=storage_options, limits=limits)
     frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str] = {}
     return [plan if isinstance(plan, str) else _outcome(*plan, fetched[plan[0]], frames) for plan in plans]
 

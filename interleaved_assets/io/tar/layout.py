@@ -24,6 +24,11 @@ UNREFERENCED_MEMBERS: Final = "_unreferenced_members"
 EXACT_FIELD: Final = "_interleaved"
 """JSON field that holds what plain JSON cannot express (see ``exact.py``)."""
 
+COMPRESSED_ENDINGS: Final = (".tar.gz", ".tgz")
+"""Endings of the names of compressed tars."""
+TAR_ENDINGS: Final = (".tar", *COMPRESSED_ENDINGS)
+"""Endings of the names of tars."""
+
 Layout = Literal["interleaved", "images"]
 """The forms of a sample in a tar: a JSON that lists its texts and images, or a group of members as in WebDataset."""
 

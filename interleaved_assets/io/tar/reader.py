@@ -1,7 +1,7 @@
 """Reader of tars of interleaved documents: MINT-1T's, and those that this package writes."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Final, NamedTuple
@@ -17,7 +17,7 @@ from interleaved_assets.io.rows.reader import ShardReader, warn_absent
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.tar.estimates import null_bytes
-from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, Layout, ShardLayout
+from interleaved_assets.io.tar.layout import TAR_ENDINGS, UNREFERENCED_MEMBERS, Layout, ShardLayout
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.io.tar.samples import (
@@ -44,11 +44,7 @@ def read_tar_shard(
     materialize: bool = False,
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
-    max_member_bytes: int = LIMITS.max_member_bytes,
-    max_document_bytes: int = LIMITS.max_document_bytes,
-    max_sample_bytes: int = LIMITS.max_sample_bytes,
-    max_columns: int = LIMITS.max_columns,
-    max_unpacked_bytes: int = LIMITS.max_unpacked_bytes,
+    limits: TarLimits = LIMITS,
     types: Mapping[str, pa.DataType] | None = None,
     notes: Counter[str] | None = None,
     accept_incomplete: bool = True,
@@ -68,8 +64,7 @@ def read_tar_shard(
         storage_options: fsspec options.
         allowed_roots: folders and URLs below which locators may point to images that the tar names but does not hold;
             by default the tar's own folder.
-        max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes: limits for a member, a
-            document, a sample, all documents together and a compressed tar (see :class:`TarLimits`).
+        limits: limits for a member, a document, a sample, all documents together and a compressed tar.
         types: wished types of passthrough columns; a column gets its type if no value is lost by it.
         notes: counts of irregularities that are no row's error, by kind.
         accept_incomplete: read a tar that is cut or damaged, has no end mark, or has data after it, as far as possible.
@@ -80,14 +75,50 @@ def read_tar_shard(
         IncompleteShard: members may be missing, and ``accept_incomplete`` is False.
         OptionError: a limit is not a whole number from 1.
     """
-    limits = check_limits(
-        TarLimits(max_member_bytes, max_document_bytes, max_sample_bytes, max_columns, max_unpacked_bytes)
+    options = ReadOptions(
+        layout=layout or ShardLayout(),
+        max_batch_bytes=max_batch_bytes,
+        materialize=materialize,
+        storage_options=storage_options,
+        allowed_roots=allowed_roots,
+        limits=limits,
+        accept_incomplete=accept_incomplete,
+        notes=notes,
     )
-    options = _Options(layout or ShardLayout(), materialize, storage_options, allowed_roots, limits, accept_incomplete)
-    columns = ColumnTypes(options.layout.fields, types)
-    with _opened([uri], options, columns, Counter() if notes is None else notes) as ((shard,), schema):
-        tables = _tables(*shard, schema, max_batch_bytes, options)
-        if max_batch_bytes is not None:
+    return read_tar(uri, options, types)
+
+
+class ReadOptions(NamedTuple):
+    """How shard files are read; see :func:`read_tar_shard`."""
+
+    layout: ShardLayout = ShardLayout()
+    max_batch_bytes: int | None = None
+    materialize: bool = False
+    storage_options: StorageOptions = None
+    allowed_roots: Sequence[str] | None = None
+    limits: TarLimits = LIMITS
+    accept_incomplete: bool = True
+    notes: Counter[str] | None = None
+    columns: Collection[str] | None = None
+    """Columns that the caller needs; a format that cannot leave out others gives all."""
+
+    def filled(self, table: pa.Table, uri: str) -> Iterator[pa.Table]:
+        """Return :func:`.materialize_parts` of rows of the file at ``uri``."""
+        return materialize_parts(
+            table,
+            self.max_batch_bytes,
+            storage_options=self.storage_options,
+            allowed_roots=folders_of([uri]) if self.allowed_roots is None else self.allowed_roots,
+            limits=self.limits,
+        )
+
+
+def read_tar(uri: str, options: ReadOptions, types: Mapping[str, pa.DataType] | None = None) -> Iterator[pa.Table]:
+    """Do the work of :func:`read_tar_shard`."""
+    check_limits(options.limits)
+    with _opened([uri], options, ColumnTypes(options.layout.fields, types)) as ((shard,), schema):
+        tables = _tables(*shard, schema, options)
+        if options.max_batch_bytes is not None:
             yield from tables
         elif parts := list(tables):
             yield pa.concat_tables(parts)
@@ -108,7 +139,7 @@ class InterleavedWebdatasetReader(ShardReader):
     Files of one partition have the same columns, and are open at the same time.
     """
 
-    file_extensions: Sequence[str] = (".tar", ".tar.gz", ".tgz")
+    file_extensions: Sequence[str] = TAR_ENDINGS
     sample_id_field: str | None = None
     image_extensions: Sequence[str] = IMAGE_EXTENSIONS
     json_extensions: Sequence[str] = (".json",)
@@ -132,26 +163,21 @@ class InterleavedWebdatasetReader(ShardReader):
 
     def read_files(self, files: Sequence[InputFile]) -> Iterable[tuple[str, Iterable[pa.Table]]]:
         """Implement :meth:`ShardReader.read_files`."""
-        options = _Options(
-            self._layout, self.materialize_on_read, self._storage_options, self.allowed_roots, self._limits
+        options = ReadOptions(
+            layout=self._layout,
+            max_batch_bytes=self._limit,
+            materialize=self.materialize_on_read,
+            storage_options=self._storage_options,
+            allowed_roots=self.allowed_roots,
+            limits=self._limits,
+            notes=self.notes,
         )
         wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
         columns = ColumnTypes(self._layout.fields, wished)
-        with _opened([file.uri for file in files], options, columns, self.notes) as (shards, schema):
+        with _opened([file.uri for file in files], options, columns) as (shards, schema):
             for source, samples in shards:
-                tables = _tables(source, samples, schema, self._limit, options)
+                tables = _tables(source, samples, schema, options)
                 yield source.uri, tables if samples else [empty_table(schema)]
-
-
-class _Options(NamedTuple):
-    """The options that are the same for all tars of a reader; see :func:`read_tar_shard`."""
-
-    layout: ShardLayout
-    materialize: bool
-    storage_options: StorageOptions
-    allowed_roots: Sequence[str] | None
-    limits: TarLimits
-    accept_incomplete: bool = True
 
 
 _Shard = tuple[TarSource, list[Sample]]
@@ -160,19 +186,15 @@ _Shard = tuple[TarSource, list[Sample]]
 
 @contextmanager
 def _opened(
-    uris: Sequence[str], options: _Options, columns: ColumnTypes, notes: Counter[str]
+    uris: Sequence[str], options: ReadOptions, columns: ColumnTypes
 ) -> Iterator[tuple[list[_Shard], pa.Schema]]:
-    """Open the tars at ``uris``, find their samples, and derive the columns of their rows; count in ``notes``."""
+    """Open the tars at ``uris``, find their samples, and derive the columns of their rows; count in the notes."""
+    notes = Counter[str]() if options.notes is None else options.notes
     with ExitStack() as stack:
         shards: list[_Shard] = []
         for uri in uris:
             source = stack.enter_context(
-                open_tar(
-                    uri,
-                    options.storage_options,
-                    by_ranges=not options.materialize,
-                    max_unpacked_bytes=options.limits.max_unpacked_bytes,
-                )
+                open_tar(uri, options.storage_options, by_ranges=not options.materialize, limits=options.limits)
             )
             if not options.accept_incomplete and (shortfall := source.index.shortfall) is not None:
                 raise IncompleteShard(
@@ -202,19 +224,19 @@ def _opened(
 
 
 def _tables(
-    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
+    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.Table]:
-    """Yield tables of whole samples, of at most ``limit`` bytes unless a sample is larger."""
+    """Yield tables of whole samples, of at most ``options.max_batch_bytes`` unless a sample is larger."""
     row_bytes = null_bytes(schema)
     sizes = np.array(
         [sample.size + sample.rows * row_bytes for sample in samples], np.float64
     )  # a damaged header may exceed int64
-    for part in parts_within(sizes, min(limit or _STEP_BYTES, _STEP_BYTES)):
-        yield from _group_tables(source, samples[part], schema, limit, options)
+    for part in parts_within(sizes, min(options.max_batch_bytes or _STEP_BYTES, _STEP_BYTES)):
+        yield from _group_tables(source, samples[part], schema, options)
 
 
 def _group_tables(
-    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, limit: int | None, options: _Options
+    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.Table]:
     """Yield the rows of ``samples``.
 
@@ -229,15 +251,6 @@ def _group_tables(
         rows.add(sample, document)
     table, points_elsewhere = rows.table(), rows.points_elsewhere
     del rows  # it holds the bytes of images, which the table has copied
-    parts: Iterable[pa.Table] = [table]
-    if options.materialize and points_elsewhere:
-        parts = materialize_parts(
-            table,
-            limit,
-            storage_options=options.storage_options,
-            allowed_roots=folders_of([path]) if options.allowed_roots is None else options.allowed_roots,
-            limits=options.limits,
-        )
-    for part in parts:
+    for part in options.filled(table, path) if options.materialize and points_elsewhere else [table]:
         # the sizes that samples were grouped by are rough
-        yield from split_samples(part, limit)
+        yield from split_samples(part, options.max_batch_bytes)

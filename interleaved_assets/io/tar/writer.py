@@ -19,14 +19,13 @@ from interleaved_assets.io.storage import StorageOptions, atomic_output
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.exact import MODALITIES, Exact, check_columns
-from interleaved_assets.io.tar.layout import EXACT_FIELD
+from interleaved_assets.io.tar.layout import COMPRESSED_ENDINGS, EXACT_FIELD
 from interleaved_assets.io.tar.members import TarDocuments
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, UnsupportedModality
 from interleaved_assets.model.schema import align_or_reconcile
 
-_COMPRESSED: Final = (".tar.gz", ".tgz")
 _GZIP_LEVEL: Final = 6
 
 
@@ -126,7 +125,7 @@ def tar_shard(
     with atomic_output(uri, storage_options, hashed=hashed) as output, ExitStack() as stack:
         sink: Any = output
         store: Callable[[], None] | None = output.store
-        if uri.lower().endswith(_COMPRESSED):
+        if uri.lower().endswith(COMPRESSED_ENDINGS):
             store = None  # closing the compressed stream writes the rest
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=output, compresslevel=_GZIP_LEVEL, mtime=0)
             sink = stack.enter_context(packed)

@@ -1,7 +1,7 @@
 """Convert shard files: one output for each input, with a record beside it by which it is not made again."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import check_output, file_sha256, join, read_stamp, remove_file
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
+from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
-from interleaved_assets.pipeline.files.inputs import ShardFile, storage_options
+from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.files.rows import identities, identity, write_rows
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.pipeline.run.counts import column_facts
 from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
-from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record, with_present_stamps, write_record
+from interleaved_assets.pipeline.run.record import Facts, Record, read_record, with_present_stamps, write_record
 from interleaved_assets.pipeline.run.stage import version_with_settings
 from interleaved_assets.scoring.protocol.registry import scoring_packages
 from interleaved_assets.scoring.protocol.score import score_images
@@ -126,7 +126,7 @@ def convert_file(
         Stopped: ``stopped`` was true.
     """
     settings, place = conversion.settings, conversion.record_uri(file)
-    options = storage_options(conversion.folder, settings.storage)
+    options = settings.storage.options_for(conversion.folder)
     known = _earlier_record(file, conversion, options)
     source = _source_of(file, settings.storage, known.source if known else None)
     if known and _is_current(known, conversion, source):
@@ -179,34 +179,31 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
             raise ShardError(f"{file.uri} changed while it was read; convert it again once it is complete")
 
     def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-        assert selection is not None
+        if selection is None:
+            return table, empty_ledger()
         scores = score_images(table, scoring_for(selection, settings.scoring))
         return keep_selected(table, scores, selection, settings.publish, file.uri)
 
-    written = write_rows(
+    work = write_rows(
         file,
         conversion.output(file),
         conversion.ledger(file),
         settings,
-        None if selection is None else choose,
+        choose,
         stopped,
         check_input,
     )
     found = {
         "inputs": {"source": source.version},
-        "data_version": written.rows.sha256 or "",
-        "outputs": {"rows": OutputFile.of(written.rows), "ledger": OutputFile.of(written.ledger)},
+        "data_version": work.outputs["rows"].sha256,
+        "outputs": work.outputs,
         "source": source,
-        "counts_in": written.counts_in,
-        "counts_out": written.counts_out,
-        "errors": written.errors,
-        "dropped": written.dropped,
-        **column_facts(written.schema),
+        **{name: getattr(work, name) for name in Facts.model_fields},
     }
     return conversion.record(file).model_copy(update=found)
 
 
-def _earlier_record(file: ShardFile, conversion: Conversion, options: dict[str, object]) -> Record | None:
+def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[str, object]) -> Record | None:
     """The record of the output that is there, perhaps copied there; None if it names another one or is missing."""
     try:
         record = read_record(conversion.record_uri(file), options)
@@ -223,7 +220,7 @@ def _earlier_record(file: ShardFile, conversion: Conversion, options: dict[str, 
 
 def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | None) -> RawSource:
     """The input as it is now, with the version of its content: the ETag where the storage has one, else its SHA-256."""
-    options = storage_options(file.uri, storage)
+    options = storage.options_for(file.uri)
     stamp = read_stamp(file.uri, options)
     if stamp is None:
         raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")

@@ -1,27 +1,21 @@
 """Filters for the rows of single files: thresholds from the settings or by name, and the scorers that they need."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 import pyarrow as pa
 from pydantic import ValidationError
 
-from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
 from interleaved_assets.model.errors import OptionError, SettingsError
-from interleaved_assets.model.ledger import check_balance
-from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.pipeline.stages.names import FILTERED
+from interleaved_assets.pipeline.stages.select_rows import kept_rows
 from interleaved_assets.scoring.protocol.registry import known_scorers, score_groups
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.batch import selection_rows
 from interleaved_assets.selection.filters import BUILT_IN, ImageFilter, find_filter
 from interleaved_assets.selection.judge import select
-from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.settings import SelectionSettings, bound_settings, with_changes
 from interleaved_assets.settings import PublishSettings, Settings
 from interleaved_assets.settings.messages import describe
-
-STAGE: Final = "filtered"
-"""The stage that ledgers name."""
 
 
 def selection_settings(
@@ -101,13 +95,7 @@ def scoring_for(selection: SelectionSettings, scoring: ScoringSettings) -> Scori
 def keep_selected(
     table: pa.Table, scores: pa.Table, selection: SelectionSettings, publish: PublishSettings, shard: str
 ) -> tuple[pa.Table, pa.Table]:
-    """The rows of whole samples that pass the filters, and the ledger of the others.
-
-    Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
-    """
-    found = select(selection_rows(table), scores, selection, stage=STAGE, shard=shard)
-    kept = filter_rows(table, found.keep)
-    check_balance(f"{shard}, {STAGE}", table.num_rows, kept.num_rows, found.ledger)
-    if not publish.unreferenced_images:
-        kept, _ = without_unreferenced_images(kept)
-    return (reindex_positions(kept) if selection.reindex_positions else kept), found.ledger
+    """Return the rows of whole samples that pass the filters, and the ledger of the others."""
+    found = select(selection_rows(table), scores, selection, stage=FILTERED, shard=shard)
+    kept, _ = kept_rows(table, found.keep, selection, publish)
+    return kept, found.ledger

@@ -1,14 +1,11 @@
-"""Find the shard files that are named by paths, folders, globs and URLs, and read one with the settings."""
+"""Find the shard files that are named by paths, folders, globs and URLs."""
 
 import glob
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-
-from interleaved_assets.io.formats.shard import SHARD_ENDINGS, read_shard
-from interleaved_assets.io.storage import find_files, folders_of, is_local, local_path, options_of
+from interleaved_assets.io.formats.shard import SHARD_ENDINGS
+from interleaved_assets.io.storage import find_files, is_local, local_path
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -31,13 +28,12 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
     Files and folders below an argument whose names begin with ``_`` or ``.`` are left out. The files are in the order
     of the arguments, without repetitions.
     """
-    schemes = storage.options_by_scheme()
     found: dict[str, ShardFile] = {}
     for argument in arguments:
         if not argument:
             raise OptionError("an input is an empty text: name a file, a folder, a glob or a URL")
         base = _base(argument)
-        files = find_files(argument, SHARD_ENDINGS, options_of(argument, schemes))
+        files = find_files(argument, SHARD_ENDINGS, storage.options_for(argument))
         below = [(file, file.uri.removeprefix(base).strip("/")) for file in files]
         chosen = [
             ShardFile(file.uri, file.size, without_ending(name))
@@ -51,28 +47,6 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
             named = file._replace(name=without_ending(file.uri.rpartition("/")[2])) if file.uri == base else file
             found.setdefault(file.uri, named)
     return list(found.values())
-
-
-def read_file(
-    uri: str, settings: Settings, *, notes: Counter[str] | None = None, accept_incomplete: bool | None = None
-) -> Iterator[pa.Table]:
-    """Return :func:`.read_shard` with the layout, limits, roots and options of the settings."""
-    return read_shard(
-        uri,
-        layout=settings.reading.for_tars(),
-        max_batch_bytes=settings.run.max_batch_bytes,
-        storage_options=storage_options(uri, settings.storage),
-        # rows of normalized shards may have locators in raw shards
-        allowed_roots=[*folders_of([uri]), settings.storage.raw_root],
-        limits=settings.limits.for_tars(),
-        notes=notes,
-        accept_incomplete=settings.publish.accept_incomplete if accept_incomplete is None else accept_incomplete,
-    )
-
-
-def storage_options(uri: str, storage: StorageSettings) -> dict[str, object]:
-    """The fsspec options for ``uri``: those of the settings if it has the scheme of one of their roots."""
-    return dict(options_of(uri, storage.options_by_scheme()) or {})
 
 
 def _base(argument: str) -> str:

@@ -8,15 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.formats.shard import is_parquet
+from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.shown import cut_text
-from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
+from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counts import RowCounter
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.pipeline.stages.normalize import read_options
 from interleaved_assets.scoring.images.size import image_size
 from interleaved_assets.settings import Settings
 
@@ -97,7 +98,9 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
     formats: dict[str, list[tuple[int, int, int]]] = {}
     first: dict[str, list[ItemFacts]] = {}
     schema = pa.schema([])
-    for table in content.counting(read_file(file.uri, settings, notes=notes, accept_incomplete=True)):
+    options = read_options(file.uri, settings, notes)._replace(accept_incomplete=True)
+    form = format_of(file.uri, options.storage_options)
+    for table in content.counting(form.read(file.uri, options)):
         schema = table.schema
         counter.add(table)
         filled.update({name: table.num_rows - table[name].null_count for name in schema.names})
@@ -108,7 +111,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
             _add_documents(table, first, documents)
     return ShardFacts(
         uri=file.uri,
-        form="parquet" if is_parquet(file.uri, storage_options(file.uri, settings.storage)) else "tar",
+        form=form.name,
         size=file.size,
         counts=counter.counts,
         columns=[ColumnFacts(name=one.name, type=str(one.type), values=filled[one.name]) for one in schema],

@@ -4,45 +4,31 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.formats.shard import write_shard
-from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
+from interleaved_assets.io.formats.shard import read_file, write_shard
+from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.policy import apply_error_policy
 from interleaved_assets.io.storage import check_output, clear_leftovers, exists, is_local, local_path
 from interleaved_assets.io.storage.filesystem import is_chain
 from interleaved_assets.io.storage.options import SAME_STORAGE
-from interleaved_assets.io.tar.writer import TarShard
 from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.run.counts import RowCounter
-from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.pipeline.files.inputs import ShardFile
+from interleaved_assets.pipeline.run.counts import Choose, column_facts, write_kept
+from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.stage import Work
+from interleaved_assets.pipeline.stages.normalize import read_options
 from interleaved_assets.settings import Settings, StorageSettings
 
 STAGE: Final = "read"
 """The stage in the ledger of rows that the error policy drops."""
 
-Choose = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
-"""Returns the rows of whole samples that stay, and the ledger of the others."""
-
 
 class Stopped(Exception):
     """The caller wants the work to end; nothing was written."""
-
-
-class WrittenRows(NamedTuple):
-    rows: TarShard | ParquetShard
-    ledger: ParquetShard
-    schema: pa.Schema
-    counts_in: Counts
-    counts_out: Counts
-    errors: dict[str, int]
-    """Rows of the input with an error, by code."""
-    dropped: dict[str, int]
-    """Rows in the ledger, by reason."""
 
 
 def write_rows(
@@ -50,51 +36,47 @@ def write_rows(
     target: str,
     ledger_uri: str,
     settings: Settings,
-    choose: Choose | None,
+    choose: Choose,
     stopped: Callable[[], bool] = lambda: False,
     check_input: Callable[[], None] = lambda: None,
-) -> WrittenRows:
+) -> Work:
     """Read a shard, apply the error policy and ``choose``, and write what stays to ``target``, by its ending.
 
     Args:
-        choose: None keeps all rows that the error policy leaves.
+        choose: of the rows that the error policy leaves.
         stopped: asked before each part of the input; then :class:`Stopped` is raised.
         check_input: called once all of the input was read, before an output appears; what it raises discards them.
     """
     for uri in (target, ledger_uri):
-        clear_leftovers(uri, storage_options(uri, settings.storage))
-    seen, written = RowCounter(), RowCounter()
-    ledgers = [empty_ledger()]
-    tables = read_file(file.uri, settings)
+        clear_leftovers(uri, settings.storage.options_for(uri))
+
+    def keep(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        if stopped():
+            raise Stopped
+        kept, dropped = apply_error_policy(table, settings.errors.on_materialize_error, shard=file.uri, stage=STAGE)
+        kept, not_chosen = choose(kept)
+        return kept, pa.concat_tables([dropped, not_chosen])
+
+    tables = read_file(file.uri, read_options(file.uri, settings))
     first = next(tables)
     with (
         parquet_shard(
-            ledger_uri, LEDGER_SCHEMA, storage_options=storage_options(ledger_uri, settings.storage)
+            ledger_uri, LEDGER_SCHEMA, storage_options=settings.storage.options_for(ledger_uri)
         ) as ledger_file,
         write_shard(
             target,
             first.schema,
-            storage_options=storage_options(target, settings.storage),
+            storage_options=settings.storage.options_for(target),
             limits=settings.limits.for_tars(),
         ) as rows_file,
     ):
-        for table in chain([first], tables):
-            if stopped():
-                raise Stopped
-            seen.add(table)
-            kept, dropped = apply_error_policy(table, settings.errors.on_materialize_error, shard=file.uri, stage=STAGE)
-            ledgers.append(dropped)
-            if choose is not None:
-                kept, dropped = choose(kept)
-                ledgers.append(dropped)
-            written.add(kept)
-            rows_file.write(kept)
-        ledger = pa.concat_tables(ledgers)
-        check_balance(file.uri, seen.counts.rows, written.counts.rows, ledger)
+        facts, ledger = write_kept(chain([first], tables), keep, rows_file.write, file.uri)
         ledger_file.write(ledger)
         check_input()
-    return WrittenRows(
-        rows_file, ledger_file, first.schema, seen.counts, written.counts, dict(seen.errors), drop_reasons(ledger)
+    return Work(
+        outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
+        **facts.model_dump(exclude={"columns", "required", "counted"}),
+        **column_facts(first.schema),
     )
 
 
@@ -108,13 +90,8 @@ def check_target(target: str, inputs: Sequence[str], storage: StorageSettings, *
     if any(identity(target) in identities(source) for source in inputs):
         raise OptionError(f"{target} is the input: name another file to write")
     check_output(target)
-    if not overwrite and exists(target, storage_options(target, storage)):
+    if not overwrite and exists(target, storage.options_for(target)):
         raise StorageError(f"cannot write {target}: the file exists. Name another one, or replace it with --overwrite.")
-
-
-def is_same_file(uri: str, other: str) -> bool:
-    """Whether two names are of one file, as far as names, links and inodes show it."""
-    return identity(uri) == identity(other)
 
 
 def identities(uri: str) -> set[str]:

@@ -1,22 +1,22 @@
 """Measure the images of one shard file, and select its rows by stored scores."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.formats.shard import read_file
 from interleaved_assets.io.parquet.source import open_parquet
-from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.files.filtering import check_filters, image_columns, keep_selected
-from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
-from interleaved_assets.pipeline.files.rows import WrittenRows, check_target, is_same_file, write_rows
-from interleaved_assets.pipeline.run.counts import count_errors
+from interleaved_assets.pipeline.files.inputs import ShardFile
+from interleaved_assets.pipeline.files.rows import check_target, identity, write_rows
+from interleaved_assets.pipeline.run.counts import write_scores
+from interleaved_assets.pipeline.run.stage import Work
+from interleaved_assets.pipeline.stages.normalize import read_options
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
-from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN
-from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_groups
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.selection.positions import join_scores, with_keys
 from interleaved_assets.selection.settings import SelectionSettings
@@ -24,42 +24,31 @@ from interleaved_assets.selection.values import score_column
 from interleaved_assets.settings import Settings
 
 
-class Scored(NamedTuple):
-    images: int
-    columns: list[str]
-    errors: dict[str, int]
-    """Images without a score, by error code."""
-
-
-def score_file(file: ShardFile, target: str, settings: Settings, *, overwrite: bool) -> Scored:
+def score_file(file: ShardFile, target: str, settings: Settings, *, overwrite: bool) -> Work:
     """Measure each image of a shard and write its scores as Parquet, one row an image, in the order of the images.
 
     CLIP's scores are among them if ``clip.enabled`` is set.
     """
     check_target(target, [file.uri], settings.storage, overwrite=overwrite)
-    parts = list(_score_tables(file, settings))
-    scores = pa.concat_tables(parts)
-    with parquet_shard(target, scores.schema, storage_options=storage_options(target, settings.storage)) as out:
-        out.write(scores)
-    columns = [name for name in scores.column_names if name not in IMAGE_KEY]
-    return Scored(scores.num_rows, columns, dict(count_errors(scores[ERROR_COLUMN])))
+    measure = _measure(settings)
+    scores = pa.concat_tables([measure(table) for table in read_file(file.uri, read_options(file.uri, settings))])
+    options = settings.storage.options_for(target)
+    return write_scores(scores, target, options, ERROR_COLUMN, score_groups(settings.scoring))
 
 
-def _score_tables(file: ShardFile, settings: Settings) -> Iterator[pa.Table]:
-    """The scores of each part of the file, and first a table without rows."""
-    schema = scores_schema(settings.scoring)
+def _measure(settings: Settings) -> Callable[[pa.Table], pa.Table]:
+    """Return what measures the images of a table; loads CLIP's model if ``clip.enabled`` is set."""
     if not settings.clip.enabled:
-        yield schema.empty_table()
-        for table in read_file(file.uri, settings):
-            yield score_images(table, settings.scoring)
-        return
+        return partial(score_images, settings=settings.scoring)
     from interleaved_assets.scoring.clip import load_scorer, score_table
 
     scorer = load_scorer(settings.clip, settings.storage.options_by_scheme())
-    yield join_scores(schema.empty_table(), scorer.schema.empty_table())
-    for table in read_file(file.uri, settings):
+
+    def measure(table: pa.Table) -> pa.Table:
         scores = score_images(table, settings.scoring)
-        yield join_scores(scores, score_table(table, scorer, image_scores=scores))
+        return join_scores(scores, score_table(table, scorer, image_scores=scores))
+
+    return measure
 
 
 def select_file(
@@ -72,7 +61,7 @@ def select_file(
     *,
     whole_section: bool,
     overwrite: bool,
-) -> tuple[WrittenRows, tuple[str, ...]]:
+) -> tuple[Work, tuple[str, ...]]:
     """Write the rows of a shard that pass the filters, decided from stored scores, and the ledger of the others.
 
     Returns what was written, and the filters that were not applied, since the scores lack their optional columns.
@@ -84,9 +73,9 @@ def select_file(
     """
     for uri in (target, ledger_uri):
         check_target(uri, [file.uri, scores_uri], settings.storage, overwrite=overwrite)
-    if is_same_file(target, ledger_uri):
+    if identity(target) == identity(ledger_uri):
         raise OptionError(f"rows and ledger cannot both be written to {target}: name another --ledger")
-    with open_parquet(scores_uri, storage_options(scores_uri, settings.storage)) as stored:
+    with open_parquet(scores_uri, settings.storage.options_for(scores_uri)) as stored:
         names = stored.schema.names
         scores = stored.read([name for name in names if name not in (THUMBNAIL_COLUMN, "embedding")])
     passed_over = check_filters(selection, scores.column_names, whole_section=whole_section)

@@ -7,16 +7,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.formats.shard import is_parquet
+from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.errors import ROW_ERROR_CODES, error_code
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.files.inputs import ShardFile, read_file, storage_options
+from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counted import REPEATED_SAMPLES
 from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.pipeline.stages.normalize import read_options
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.settings import Settings
 
@@ -88,8 +88,9 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
     places: dict[str, list[str]] = {}
     problems: list[str] = []
     scoring = settings.scoring.model_copy(update={"scorers": _DECODED if decode else ()})
-    tables = read_file(file.uri, settings, notes=notes, accept_incomplete=True)
-    for table in content.counting(tables):
+    options = read_options(file.uri, settings, notes)._replace(accept_incomplete=True)
+    form = format_of(file.uri, options.storage_options)
+    for table in content.counting(form.read(file.uri, options)):
         counter.add(table)
         if table.num_rows:
             keys.add(table)
@@ -98,8 +99,9 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
         _add_errors(table.select(_NAMED).filter(pc.invert(is_whole)), rows, places)
         scores = score_images(filter_rows(table, is_whole), scoring).rename_columns({"score_error": _ERROR})
         _add_errors(scores.select(_NAMED).filter(pc.is_valid(scores[_ERROR])), rows, places)
+    shortfall = form.shortfall(file.uri, options)
     findings = [
-        *_shortfall(file.uri, settings),
+        *([_finding(INCOMPLETE, 1, shortfall)] if shortfall else []),
         *_of_layout(counter.counts.samples, content.counted, settings),
         *(_finding(INVALID_KEYS, 1, problem) for problem in problems),
         *(_finding(code, count, "; ".join(places[code])) for code, count in rows.most_common()),
@@ -122,15 +124,6 @@ def _add_errors(rows: pa.Table, counted: Counter[str], places: dict[str, list[st
         if len(places.setdefault(code, [])) < _PLACES:
             detail = row[_ERROR].removeprefix(f"{code}: ")
             places[code].append(f"sample {row['sample_id']!r}, position {row['position']}: {detail}")
-
-
-def _shortfall(uri: str, settings: Settings) -> list[Finding]:
-    options = storage_options(uri, settings.storage)
-    if is_parquet(uri, options):
-        return []
-    with open_tar(uri, options, by_ranges=True, max_unpacked_bytes=int(settings.limits.max_unpacked_bytes)) as source:
-        shortfall = source.index.shortfall
-    return [] if shortfall is None else [_finding(INCOMPLETE, 1, shortfall)]
 
 
 def _of_layout(samples: int, counted: dict[str, int], settings: Settings) -> list[Finding]:

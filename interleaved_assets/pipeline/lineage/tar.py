@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from interleaved_assets.export.names import is_image_file
-from interleaved_assets.io.storage import file_sha256, is_local, join, local_path, options_of
+from interleaved_assets.io.storage import file_sha256, is_local, join, local_path
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
@@ -60,7 +60,7 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
     if is_local(uri):
         uri = str(local_path(uri))
     try:
-        sha256 = file_sha256(uri, options_of(uri, settings.storage.options_by_scheme()))
+        sha256 = file_sha256(uri, settings.storage.options_for(uri))
     except ValueError as error:  # s3fs raises this for a bucket without an object name
         raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
     place = tar_at(uri, settings.storage) or _tar_with(sha256, settings.storage)

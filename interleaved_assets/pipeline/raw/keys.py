@@ -15,7 +15,9 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
-SHARD_EXTENSIONS: Final = (".tar", ".tar.gz", ".tgz", ".TAR", ".TAR.GZ", ".TGZ")
+from interleaved_assets.io.tar.layout import TAR_ENDINGS
+
+SHARD_EXTENSIONS: Final = (*TAR_ENDINGS, *(ending.upper() for ending in TAR_ENDINGS))
 MAX_KEY_BYTES: Final = 200
 _CUT_MARK: Final = "~"
 _DIGEST_LENGTH: Final = 32

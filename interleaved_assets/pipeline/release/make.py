@@ -20,7 +20,6 @@ from interleaved_assets.io.storage import (
     join,
     local_path,
     open_input,
-    options_of,
     read_small,
     read_stamp,
     remove_file,
@@ -121,7 +120,7 @@ def make_release(
         )
     manifest_at = join(place, MANIFEST_FILE)
     folder = place if to is None else _checked_folder(to, settings.storage)
-    options = settings.storage.options if to is None else options_of(folder, settings.storage.options_by_scheme())
+    options = settings.storage.options if to is None else settings.storage.options_for(folder)
     registered = read_small(manifest_at, settings.storage.options)
     if registered is not None and not exists(join(folder, UNFINISHED_FILE), options):
         raise _exists(name, manifest_at)

@@ -1,22 +1,28 @@
-"""Counts of a stage's rows, the error policy applied to them, and the range of score columns."""
+"""Write the rows that stay, or scores, and count them: the error policy, balance, range of score columns."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.rows.policy import apply_error_policy
+from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.run.counted import REPEATED_KEYS, REPEATED_SAMPLES
+from interleaved_assets.pipeline.run.counted import REPEATED_KEYS, REPEATED_SAMPLES, UNEXPLAINED
 from interleaved_assets.pipeline.run.publishable import check_losses
-from interleaved_assets.pipeline.run.record import Counts, Extent, Facts
-from interleaved_assets.pipeline.run.stage import ShardTask
+from interleaved_assets.pipeline.run.record import Counts, Extent, Facts, OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
+
+Choose = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
+"""Returns the rows of whole samples that stay, and the ledger of the others."""
 
 
 def count_errors(errors: pa.ChunkedArray) -> Counter[str]:
@@ -126,27 +132,24 @@ def _extent(values: np.ndarray) -> Extent:
     )
 
 
-def write_by_error_policy(
-    batches: Iterable[pa.Table], shard: ShardTask, stage: str, write: Callable[[pa.Table], None]
+def write_kept(
+    batches: Iterable[pa.Table], choose: Choose, write: Callable[[pa.Table], None], name: str
 ) -> tuple[Facts, pa.Table]:
-    """Apply the error policy to each batch and ``write`` the rows it keeps; return counts, and the ledger of the rest.
+    """``write`` the rows of each batch that ``choose`` keeps; return counts, and the ledger of the other rows.
 
-    Raises IncompleteShard if too many samples lost rows to errors.
+    Raises LedgerError, with ``name``, if a row is neither kept nor in the ledger.
     """
     seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
     ledgers = [empty_ledger()]
     for table in batches:
-        kept, ledger = apply_error_policy(
-            table, shard.settings.errors.on_materialize_error, shard=shard.key, stage=stage
-        )
-        check_balance(f"shard {shard.key}, {stage}", table.num_rows, kept.num_rows, ledger)
+        kept, ledger = choose(table)
+        check_balance(name, table.num_rows, kept.num_rows, ledger)
         seen.add(table)
         written.add(kept)
         keys.add(kept)
         ledgers.append(ledger)
         write(kept)
     dropped = pa.concat_tables(ledgers)
-    check_losses(shard, stage, seen.counts.samples, dropped)
     facts = Facts(
         counts_in=seen.counts,
         counts_out=written.counts,
@@ -155,3 +158,33 @@ def write_by_error_policy(
         counted=keys.counted,
     )
     return facts, dropped
+
+
+def write_by_error_policy(
+    batches: Iterable[pa.Table], shard: ShardTask, stage: str, write: Callable[[pa.Table], None]
+) -> tuple[Facts, pa.Table]:
+    """Return :func:`write_kept` of the rows that the error policy keeps.
+
+    Raises IncompleteShard if too many samples lost rows to errors.
+    """
+    policy = shard.settings.errors.on_materialize_error
+    choose = partial(apply_error_policy, policy=policy, shard=shard.key, stage=stage)
+    facts, dropped = write_kept(batches, choose, write, f"shard {shard.key}, {stage}")
+    check_losses(shard, stage, facts.counts_in.samples, dropped)
+    return facts, dropped
+
+
+def write_scores(
+    scores: pa.Table, uri: str, options: StorageOptions, error_column: str, groups: Mapping[str, Sequence[str]]
+) -> Work:
+    """Write the scores of a shard's images, one row an image; ``groups`` are the columns of each scorer."""
+    with parquet_shard(uri, scores.schema, storage_options=options) as out:
+        out.write(scores)
+    return Work(
+        outputs={"rows": OutputFile.of(out)},
+        counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
+        errors=dict(count_errors(scores[error_column])),
+        **column_facts(out.schema),
+        extents=extents(scores),
+        counted={UNEXPLAINED: unexplained(scores, error_column, groups)},
+    )

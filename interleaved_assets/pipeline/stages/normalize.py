@@ -3,17 +3,18 @@
 import itertools
 from collections import Counter
 
+from interleaved_assets.io.formats.tar import TAR
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import folders_of
-from interleaved_assets.io.tar.reader import read_tar_shard
+from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.run.counted import UNREFERENCED_IMAGES
 from interleaved_assets.pipeline.run.counts import column_facts, write_by_error_policy
 from interleaved_assets.pipeline.run.publishable import ContentCounter
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
+from interleaved_assets.settings import Settings
 
 
 def normalize(shard: ShardTask) -> Work:
@@ -22,23 +23,11 @@ def normalize(shard: ShardTask) -> Work:
     Raises IncompleteShard if the tar is cut or too many samples lose rows, and UnexpectedLayout if too few samples have
     content or too many bytes are unreferenced.
     """
-    settings = shard.settings
     assert shard.raw is not None
-    notes: Counter[str] = Counter()
-    batches = read_tar_shard(
-        shard.raw.uri,
-        layout=settings.reading.for_tars(),
-        max_batch_bytes=settings.run.max_batch_bytes,
-        materialize=True,
-        storage_options=shard.options,
-        # a raw shard may be a link to a file elsewhere
-        allowed_roots=[settings.storage.raw_root, *folders_of([shard.raw.uri])],
-        **settings.limits.for_tars()._asdict(),
-        notes=notes,
-        accept_incomplete=settings.publish.accept_incomplete,
-    )
+    notes = Counter[str]()
+    batches = TAR.read(shard.raw.uri, read_options(shard.raw.uri, shard.settings, notes))
     content = ContentCounter()
-    first = next(batches, INTERLEAVED_SCHEMA.empty_table())
+    first = next(batches)
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.output(NAME), first.schema, storage_options=shard.options) as rows_file,
@@ -53,4 +42,19 @@ def normalize(shard: ShardTask) -> Work:
         **column_facts(rows_file.schema),
         counted=facts.counted | content.counted,
         notes={**notes, UNREFERENCED_IMAGES: content.counted[UNREFERENCED_IMAGES]},
+    )
+
+
+def read_options(uri: str, settings: Settings, notes: Counter[str] | None = None) -> ReadOptions:
+    """Return how the settings say that a shard file is read, with its bytes; ``notes`` as for ``read_shard``."""
+    return ReadOptions(
+        layout=settings.reading.for_tars(),
+        max_batch_bytes=settings.run.max_batch_bytes,
+        materialize=True,
+        storage_options=settings.storage.options_for(uri),
+        # a raw shard may be a link to a file elsewhere, and rows of normalized have locators in raw shards
+        allowed_roots=[settings.storage.raw_root, *folders_of([uri])],
+        limits=settings.limits.for_tars(),
+        accept_incomplete=settings.publish.accept_incomplete,
+        notes=notes,
     )

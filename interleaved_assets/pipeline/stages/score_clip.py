@@ -7,14 +7,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
-from interleaved_assets.pipeline.run.counts import column_facts, count_errors, extents, unexplained
+from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, image_members
+from interleaved_assets.pipeline.run.counts import write_scores
 from interleaved_assets.pipeline.run.packages import feature_release
-from interleaved_assets.pipeline.run.record import Counts, OutputFile
 from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, ShardTask, Work
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
@@ -95,25 +93,18 @@ def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | 
 
 
 def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work:
-    with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
-        out.write(scores)
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
-    reasons = count_errors(scores["clip_error"])
-    no_errors = {code: reasons.pop(code, 0) for code in NOT_COMPARED}
-    return Work(
-        outputs={"rows": OutputFile.of(out)},
-        data_version=_computed_from(shard),
-        counts_in=shard.read[NORMALIZED].counts_out,
-        counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
-        errors=dict(reasons),
-        **column_facts(out.schema),
-        extents=extents(scores),
-        counted={
-            UNEXPLAINED: unexplained(scores, "clip_error", measured),
-            IMAGE_MEMBERS: image_members(shard.read[NORMALIZED]),
-            **no_errors,
-        },
-        notes=dict(facts),
+    work = write_scores(scores, shard.paths.output(NAME), shard.options, "clip_error", measured)
+    normalized = shard.read[NORMALIZED]
+    no_errors = {code: work.errors.get(code, 0) for code in NOT_COMPARED}
+    return work.model_copy(
+        update={
+            "data_version": _computed_from(shard),
+            "counts_in": normalized.counts_out,
+            "errors": {code: count for code, count in work.errors.items() if code not in no_errors},
+            "counted": {**work.counted, IMAGE_MEMBERS: image_members(normalized), **no_errors},
+            "notes": dict(facts),
+        }
     )
 
 

@@ -5,12 +5,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNEXPLAINED, image_members
-from interleaved_assets.pipeline.run.counts import RowCounter, column_facts, count_errors, extents, unexplained
-from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, image_members
+from interleaved_assets.pipeline.run.counts import RowCounter, write_scores
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
@@ -33,17 +31,12 @@ def score(shard: ShardTask) -> Work:
         seen.add(images)
         scored.append(score_images(images, settings.scoring))
     scores = pa.concat_tables(scored)
-    with parquet_shard(shard.paths.output(NAME), scores.schema, storage_options=shard.options) as out:
-        out.write(scores)
-    return Work(
-        outputs={"rows": OutputFile.of(out)},
-        counts_in=seen.counts,
-        counts_out=seen.counts.model_copy(update={"rows": scores.num_rows}),
-        errors=dict(count_errors(scores[ERROR_COLUMN])),
-        **column_facts(out.schema),
-        extents=extents(scores),
-        counted={
-            UNEXPLAINED: unexplained(scores, ERROR_COLUMN, score_groups(settings.scoring)),
-            IMAGE_MEMBERS: image_members(shard.read[NORMALIZED]),
-        },
+    groups = score_groups(settings.scoring)
+    work = write_scores(scores, shard.paths.output(NAME), shard.options, ERROR_COLUMN, groups)
+    return work.model_copy(
+        update={
+            "counts_in": seen.counts,
+            "counts_out": seen.counts.model_copy(update={"rows": scores.num_rows}),
+            "counted": {**work.counted, IMAGE_MEMBERS: image_members(shard.read[NORMALIZED])},
+        }
     )

@@ -1,7 +1,7 @@
 """The work of filtered: decide on the rows from stored scores; all others go to the ledger."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -14,10 +14,10 @@ from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
 from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
 from interleaved_assets.model.errors import ROW_ERROR_CODES
-from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons
+from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.run.counted import UNREFERENCED, UNREFERENCED_IMAGES
-from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys, column_facts
+from interleaved_assets.pipeline.run.counts import column_facts, write_kept
 from interleaved_assets.pipeline.run.publishable import check_losses
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
@@ -28,6 +28,8 @@ from interleaved_assets.selection.batch import selection_rows
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.other_bounds import judged_samples
 from interleaved_assets.selection.positions import reindex_positions
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.settings import PublishSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 _DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
@@ -42,7 +44,8 @@ def select_rows(shard: ShardTask) -> Work:
     rows_uri = shard.paths.output(NORMALIZED)
     rows, scores = deciding_tables(shard.paths, shard.read, settings.run.max_batch_bytes)
     selection = select(rows, scores, settings.selection, stage=NAME, shard=shard.key)
-    check_balance(f"shard {shard.key}, {NAME}", rows.num_rows, selection.keep.true_count, selection.ledger)
+    name = f"shard {shard.key}, {NAME}"
+    check_balance(name, rows.num_rows, selection.keep.true_count, selection.ledger)
     check_losses(shard, NAME, pc.count_distinct(rows["sample_id"]).as_py(), selection.ledger)
     ratios = judged_samples(rows, scores, settings.selection, RATIO)
     schema = parquet_shard_schema(rows_uri, storage_options=shard.options)
@@ -51,48 +54,57 @@ def select_rows(shard: ShardTask) -> Work:
     if only_images and not settings.publish.unreferenced_images:
         # with the column in the table, final tars would have to declare it
         schema = pa.schema([field for field in schema if field.name != UNREFERENCED_MEMBERS], schema.metadata)
-    seen, written, keys = RowCounter(), RowCounter(), UniqueKeys()
-    left_out = 0
+    done = dropped = left_out = 0
+
+    def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        nonlocal done, dropped, left_out
+        keep = selection.keep.slice(done, table.num_rows)
+        kept, images = kept_rows(table, keep, settings.selection, settings.publish)
+        ledger = selection.ledger.slice(dropped, len(keep) - keep.true_count)
+        done, dropped, left_out = done + len(keep), dropped + ledger.num_rows, left_out + images
+        return kept.select(schema.names), ledger
+
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
-        for table, keep in _with_decisions(shard, selection.keep):
-            kept = filter_rows(table, keep)
-            if not settings.publish.unreferenced_images:
-                kept, images = without_unreferenced_images(kept)
-                left_out += images
-            kept = kept.select(schema.names)
-            seen.add(table)
-            written.add(kept)
-            placed = reindex_positions(kept) if settings.selection.reindex_positions else kept
-            keys.add(placed)
-            rows_file.write(placed)
-        ledger_file.write(selection.ledger)
+        facts, ledger = write_kept(prefetch(shard.rows_of(NORMALIZED)), choose, rows_file.write, name)
+        ledger_file.write(ledger)
         samples_file.write(ratios)
-        check_balance(f"shard {shard.key}, {NAME}", seen.counts.rows, written.counts.rows, selection.ledger)
-    dropped = drop_reasons(selection.ledger)
     # a missing score counts as an error, whether the policy keeps or drops the image
-    missing = Counter({reason: count for reason, count in dropped.items() if reason in ROW_ERROR_CODES})
+    missing = Counter({reason: count for reason, count in facts.dropped.items() if reason in ROW_ERROR_CODES})
     return Work(
         outputs={
             "rows": OutputFile.of(rows_file),
             "ledger": OutputFile.of(ledger_file),
             "samples": OutputFile.of(samples_file),
         },
-        counts_in=seen.counts,
-        counts_out=written.counts,
+        counts_in=facts.counts_in,
+        counts_out=facts.counts_out,
         errors=dict(missing + Counter(selection.unscored)),
-        dropped=dropped,
+        dropped=facts.dropped,
         **column_facts(rows_file.schema),
-        counted=keys.counted,
+        counted=facts.counted,
         notes={
             "filters": ", ".join(selection.filters),
             "filters_without_scores": ", ".join(selection.passed_over),
             "unreferenced_images_left_out": left_out,
         },
     )
+
+
+def kept_rows(
+    table: pa.Table, keep: pa.BooleanArray, selection: SelectionSettings, publish: PublishSettings
+) -> tuple[pa.Table, int]:
+    """Return the rows to ``keep``, at the positions that ``selection`` asks for, and the number of images left out.
+
+    These are images that no document names: they have no scores, and stay if ``publish.unreferenced_images`` is set.
+    """
+    kept, left_out = filter_rows(table, keep), 0
+    if not publish.unreferenced_images:
+        kept, left_out = without_unreferenced_images(kept)
+    return (reindex_positions(kept) if selection.reindex_positions else kept), left_out
 
 
 def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
@@ -116,11 +128,3 @@ def deciding_tables(paths: ShardPaths, inputs: Collection[str], max_batch_bytes:
     """
     rows = deciding_rows(paths.output(NORMALIZED), paths.options, max_batch_bytes)
     return rows, read_scores(paths, inputs)
-
-
-def _with_decisions(shard: ShardTask, keep: pa.BooleanArray) -> Iterator[tuple[pa.Table, pa.BooleanArray]]:
-    """Yield the shard's batches, each with its part of ``keep``, which is in the order of the rows in the file."""
-    done = 0
-    for table in prefetch(shard.rows_of(NORMALIZED)):
-        yield table, keep.slice(done, table.num_rows)
-        done += table.num_rows

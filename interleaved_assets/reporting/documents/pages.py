@@ -1,7 +1,7 @@
 """The documents of a shard of the project, with all facts that their page shows."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
@@ -9,9 +9,10 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
+from interleaved_assets.io.formats.parquet import PARQUET
+from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.storage import files_below, join
-from interleaved_assets.model.casting import empty_table
+from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
@@ -74,7 +75,8 @@ def shard_documents(
     reasons = drop_reasons(ledger)
     check_choice(choice, sample_ids, reasons, f"shard {key}")
     chosen = choose_documents(sample_ids, _reasons_by_sample(ledger), choice)
-    columns = [name for name in _schema(paths).names if name != "binary_content"]
+    schema = parquet_shard_schema(paths.output(NORMALIZED), storage_options=paths.options)
+    columns = [name for name in schema.names if name != "binary_content"]
     rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(paths, columns)))
     pictures = thumbnails_of(facts.scores, chosen.sample_ids)
     images = pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py()
@@ -120,20 +122,10 @@ def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
     return {key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None}
 
 
-def _schema(paths: ShardPaths) -> pa.Schema:
-    return parquet_shard_schema(paths.output(NORMALIZED), storage_options=paths.options)
-
-
-def _read(paths: ShardPaths, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the normalized rows in at least one table, which may be empty."""
-    schema = _schema(paths)
-    yield empty_table(pa.schema([field for field in schema if field.name in {*columns, "sample_id"}]))
-    yield from read_parquet_shard(
-        paths.output(NORMALIZED),
-        columns=columns,
-        max_batch_bytes=BATCH_BYTES,
-        storage_options=paths.options,
-    )
+def _read(paths: ShardPaths, columns: Collection[str]) -> Iterator[pa.Table]:
+    """Read the normalized rows as at least one table, which may be empty."""
+    options = ReadOptions(max_batch_bytes=BATCH_BYTES, storage_options=paths.options, columns=columns)
+    return PARQUET.read(paths.output(NORMALIZED), options)
 
 
 def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:

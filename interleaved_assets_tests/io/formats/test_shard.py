@@ -3,7 +3,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.formats.shard import is_parquet, read_shard, write_shard
+from interleaved_assets.io.formats.parquet import PARQUET
+from interleaved_assets.io.formats.shard import FORMATS, format_of, read_shard, write_shard
+from interleaved_assets.io.formats.tar import TAR
+from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard, OptionError, ShardError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets_tests.documents import good_shard
@@ -31,9 +36,36 @@ def test_the_form_is_seen_from_the_content(tmp_path: Path) -> None:
     with write_shard(str(tmp_path / "b.parquet"), table.schema) as out:
         out.write(table)
     misnamed = (tmp_path / "b.parquet").rename(tmp_path / "c.tar")
-    assert is_parquet(str(misnamed))
+    assert format_of(str(misnamed)).name == "parquet"
     assert len(rows(misnamed)) == 13
-    assert not is_parquet(str(tmp_path / "a.tar"))
+    assert format_of(str(tmp_path / "a.tar")).name == "tar"
+
+
+def test_a_file_of_another_name_is_read_as_a_tar(tmp_path: Path) -> None:
+    source = good_shard(tmp_path / "a.tar")
+    other = source.rename(tmp_path / "a.webdataset")
+    assert (format_of(str(other)), len(rows(other))) == (TAR, 13)
+
+
+def test_every_format_can_be_read_without_the_bytes_of_locators(tmp_path: Path) -> None:
+    (table,) = read_shard(str(good_shard(tmp_path / "a.tar")))
+    bare = table.set_column(5, "binary_content", pa.nulls(table.num_rows, pa.large_binary()))
+    for one in FORMATS:
+        uri = str(tmp_path / f"b{one.endings[0]}")
+        with write_shard(uri, table.schema) as out:
+            out.write(table if one is TAR else bare)
+        (lazy,) = one.read(uri, ReadOptions())
+        assert (lazy.num_rows, lazy["binary_content"].null_count) == (13, 13)
+        (filled,) = one.read(uri, ReadOptions(materialize=True, allowed_roots=[str(tmp_path)]))
+        assert filled["binary_content"].equals(table["binary_content"])
+    (keys,) = PARQUET.read(uri, ReadOptions(columns=REQUIRED_COLUMNS))
+    assert keys.column_names == list(REQUIRED_COLUMNS)
+
+
+def test_a_limit_that_is_none_is_refused_before_a_tar_is_read(tmp_path: Path) -> None:
+    tables = read_shard(str(good_shard(tmp_path / "a.tar")), limits=TarLimits(max_columns=0))
+    with pytest.raises(OptionError, match="max_columns must be a whole number from 1, got 0"):
+        next(tables)
 
 
 def test_a_shard_without_samples_gives_one_empty_table(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from fsspec import AbstractFileSystem
 from PIL import Image
 
 from interleaved_assets.io.rows.fill import bytes_to_fetch, materialize, materialize_parts
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.model.errors import StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets_tests.io.row_tables import rows_table
@@ -259,8 +260,8 @@ def test_a_member_that_ends_early_is_a_short_read_and_those_before_it_are_whole(
 )
 def test_what_is_larger_than_the_limit_is_not_fetched(raw: Path, locator: tuple) -> None:
     ref = build_source_ref(f"{raw}/{locator[0]}", *locator[1:])
-    assert fill([ref], raw, max_member_bytes=14)[1] == [None]
-    assert the_error(ref, raw, max_member_bytes=11).startswith("member_too_large: ")
+    assert fill([ref], raw, limits=TarLimits(max_member_bytes=14))[1] == [None]
+    assert the_error(ref, raw, limits=TarLimits(max_member_bytes=11)).startswith("member_too_large: ")
 
 
 @pytest.mark.parametrize(
@@ -326,8 +327,8 @@ def test_errors_of_s3(s3_server: S3Server, bucket: str) -> None:
     assert "none.jpg" in errors[1]
     ref = build_source_ref(f"{bucket}/a.jpg")
     options = {"storage_options": s3_server.storage_options}
-    assert the_error(ref, bucket, max_member_bytes=5, **options).startswith("member_too_large: ")
-    assert fill([ref], bucket, max_member_bytes=6, **options)[0] == [b"123456"]
+    assert the_error(ref, bucket, limits=TarLimits(max_member_bytes=5), **options).startswith("member_too_large: ")
+    assert fill([ref], bucket, limits=TarLimits(max_member_bytes=6), **options)[0] == [b"123456"]
 
 
 def test_a_failure_that_may_pass_blames_no_row() -> None:
@@ -408,7 +409,7 @@ def test_a_sample_is_filled_up_to_its_limit(raw: Path) -> None:
     (raw / "big.jpg").write_bytes(bytes(1000))
     ref = build_source_ref(f"{raw}/big.jpg")
     table = rows_table([{"sample_id": f"s{row // 3}", "position": row % 3, "source_ref": ref} for row in range(6)])
-    filled = materialize(table, allowed_roots=[str(raw)], max_sample_bytes=2000)
+    filled = materialize(table, allowed_roots=[str(raw)], limits=TarLimits(max_sample_bytes=2000))
     assert [value and len(value) for value in filled["binary_content"].to_pylist()] == [1000, 1000, None] * 2
     errors = filled["materialize_error"].drop_null().to_pylist()
     assert (

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleaved_assets.io import InterleavedWebdatasetReader, ShardLayout, materialize, read_tar_shard
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar import reader
 from interleaved_assets.io.tar.groups import find_groups
 from interleaved_assets.io.tar.layout import webdataset_key
@@ -147,8 +148,7 @@ def test_what_is_wrong_is_an_error_of_its_row(tmp_path: Path) -> None:
         ("b.txt", b"\xff\xfe"),
         ("c.png", b"2"),
         ("c.txt", b"long" * 30),
-        max_member_bytes=70,
-        max_document_bytes=50,
+        limits=TarLimits(max_member_bytes=70, max_document_bytes=50),
     )
     assert [row["materialize_error"] and row["materialize_error"].partition(":")[0] for row in found] == [
         *("invalid_json", None),
@@ -157,13 +157,13 @@ def test_what_is_wrong_is_an_error_of_its_row(tmp_path: Path) -> None:
     ]
     assert found[0]["_unreferenced_members"] == [{"name": "a.json", "content": b"{no json"}]
     assert (found[1]["binary_content"], found[6]["binary_content"]) == (b"1", b"2")
-    (long,) = (row for row in read(tmp_path, ("c.txt", b"long" * 30), max_document_bytes=50))
+    (long,) = (row for row in read(tmp_path, ("c.txt", b"long" * 30), limits=TarLimits(max_document_bytes=50)))
     assert long["materialize_error"].startswith("document_too_large: c.txt: 120 bytes, over max_document_bytes 50")
     assert long["_unreferenced_members"][0]["name"] == "c.txt"
 
 
 def test_what_exceeds_a_sample_is_left_out(tmp_path: Path) -> None:
-    found = read(tmp_path, ("a.0.png", b"1" * 900), ("a.1.png", b"2" * 9_000), max_sample_bytes=5_000)
+    found = read(tmp_path, ("a.0.png", b"1" * 900), ("a.1.png", b"2" * 9_000), limits=TarLimits(max_sample_bytes=5_000))
     assert [row["materialize_error"] and row["materialize_error"][:16] for row in found] == [
         None,
         None,

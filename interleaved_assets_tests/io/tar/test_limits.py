@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.io.archive.index import BLOCK, index_tar
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.estimates import parsed_bytes
 from interleaved_assets.io.tar.exact import read_exact
 from interleaved_assets.io.tar.layout import ShardLayout
@@ -78,7 +79,7 @@ def test_pax_headers_of_a_megabyte_are_read_once(record: bytes) -> None:
 def test_a_table_of_thousands_of_columns_is_written(tmp_path: Path) -> None:
     """The names of all columns were once gone through for each column."""
     uri = write_tar(tmp_path / "a.tar", ("a.json", {f"k{number}": 1 for number in range(9000)}))
-    table = next(read_tar_shard(uri, max_columns=10_000))
+    table = next(read_tar_shard(uri, limits=TarLimits(max_columns=10_000)))
     start = time.process_time()
     aligned = align_or_reconcile(table, None)
     assert InterleavedBatch(aligned).problems() == []

@@ -21,6 +21,7 @@ from interleaved_assets.model.errors import (
     ShardError,
     StorageUnavailable,
 )
+from interleaved_assets.pipeline.run import counts
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stage import ShardTask, StageOutcome, Work
@@ -260,7 +261,7 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
     module, name = {
         "rows": (reader, "read_parquet_shard"),
         "cheap scores": (score_clip, "read_scores"),
-        "output": (score_clip, "parquet_shard"),
+        "output": (counts, "parquet_shard"),
     }[where]
     original = getattr(module, name)
 
