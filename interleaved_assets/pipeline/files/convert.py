@@ -30,7 +30,7 @@ _BESIDE: Final = "_interleaved"
 
 @dataclass(frozen=True)
 class Conversion:
-    """What is made of every input.
+    """The outputs to make of every input.
 
     Attributes:
         folder: folder or URL of the outputs, without a slash at its end.
@@ -54,7 +54,7 @@ class Conversion:
         return join(self.folder, f"{_BESIDE}/records/{file.name}.json")
 
     def record(self, file: ShardFile) -> Record:
-        """The record before any output is complete."""
+        """Return the record that stands before any output is complete."""
         return Record(
             stage=STAGE,
             shard=file.name,
@@ -67,7 +67,7 @@ class Conversion:
         )
 
     def version_settings(self) -> dict[str, object]:
-        """The settings that the outputs depend on."""
+        """Return the settings that the outputs depend on."""
         settings = self.settings
         found: dict[str, object] = {
             "ending": self.ending,
@@ -83,11 +83,11 @@ class Conversion:
         return found
 
     def code_version(self) -> str:
-        """Changes with the code and with the settings that the outputs depend on."""
+        """Return a version that changes with the code and with the settings that the outputs depend on."""
         return version_with_settings(VERSION, self.version_settings())
 
     def packages(self) -> dict[str, str]:
-        """The versions of the packages that the filters measure with."""
+        """Return the versions of the packages that the filters measure with."""
         if self.selection is None:
             return {}
         return installed_versions(scoring_packages(scoring_for(self.selection, self.settings.scoring)))
@@ -204,7 +204,7 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
 
 
 def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[str, object]) -> Record | None:
-    """The record of the output that is there, perhaps copied there; None if it names another one or is missing."""
+    """Return the record of the present output, which may be a copy; None if it names another one or is missing."""
     try:
         record = read_record(conversion.record_uri(file), options)
     except ShardError:
@@ -219,7 +219,7 @@ def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[st
 
 
 def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | None) -> RawSource:
-    """The input as it is now, with the version of its content: the ETag where the storage has one, else its SHA-256."""
+    """Return the present input with the version of its content: the ETag if the storage has one, else its SHA-256."""
     options = storage.options_for(file.uri)
     stamp = read_stamp(file.uri, options)
     if stamp is None:

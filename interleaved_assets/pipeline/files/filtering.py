@@ -21,7 +21,7 @@ from interleaved_assets.settings.messages import describe
 def selection_settings(
     settings: Settings, given: Mapping[str, object], *, whole_section: bool
 ) -> SelectionSettings | None:
-    """The thresholds and policies for a file; None if there is no filter.
+    """Return the thresholds and policies for a file; None if there is no filter.
 
     ``given`` are settings of ``[selection]``, such as ``{"min_sharpness": 80}``, before those of the file, whose bounds
     hold only with ``whole_section``.
@@ -74,18 +74,18 @@ def check_filters(selection: SelectionSettings, columns: Collection[str], *, who
 
 
 def measurable(scoring: ScoringSettings) -> dict[str, tuple[str, ...]]:
-    """The columns of every scorer that works on one image, by its name, whether ``scoring`` turns it on or not."""
+    """Return the columns of every scorer that works on one image, by its name, even if ``scoring`` turns it off."""
     return score_groups(scoring.model_copy(update={"scorers": known_scorers()}))
 
 
 def image_columns(selection: SelectionSettings) -> set[str]:
-    """The columns of scores that the filters of ``selection`` compare with bounds."""
+    """Return the columns of scores that the filters of ``selection`` compare with bounds."""
     judges = (find_filter(name) for name in selection.active_filters())
     return {column for judge in judges if isinstance(judge, ImageFilter) for column in judge.columns}
 
 
 def scoring_for(selection: SelectionSettings, scoring: ScoringSettings) -> ScoringSettings:
-    """``scoring`` with those scorers that the filters of ``selection`` need, and no others."""
+    """Return ``scoring`` with those scorers that the filters of ``selection`` need, and no others."""
     wanted = image_columns(selection)
     found = measurable(scoring)
     chosen = tuple(name for name in known_scorers() if wanted & set(found[name]))

@@ -23,7 +23,7 @@ class ShardFile(NamedTuple):
 
 
 def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list[ShardFile]:
-    """The files at ``arguments``: files with any ending, and those with an ending of a shard in folders and globs.
+    """Find the files at ``arguments``: files with any ending, and those with an ending of a shard in folders and globs.
 
     Files and folders below an argument whose names begin with ``_`` or ``.`` are left out. The files are in the order
     of the arguments, without repetitions.
@@ -50,7 +50,7 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
 
 
 def _base(argument: str) -> str:
-    """The file or folder that ``argument`` names; of a glob, the folder before its first glob character."""
+    """Return the file or folder that ``argument`` names; for a glob, the folder before its first glob character."""
     uri = str(local_path(argument)) if is_local(argument) else argument.rstrip("/")
     if not glob.has_magic(uri) or (is_local(uri) and local_path(uri).exists()):
         return uri
@@ -60,13 +60,13 @@ def _base(argument: str) -> str:
 
 
 def without_ending(name: str) -> str:
-    """``name`` without an ending of :data:`SHARD_ENDINGS`."""
+    """Return ``name`` without an ending of :data:`SHARD_ENDINGS`."""
     ending = next((ending for ending in SHARD_ENDINGS if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)] or name
 
 
 def with_policy(settings: Settings, policy: ErrorPolicy | None) -> Settings:
-    """``settings`` with another error policy; None keeps theirs."""
+    """Return ``settings`` with another error policy; None keeps theirs."""
     if policy is None:
         return settings
     errors = settings.errors.model_copy(update={"on_materialize_error": policy})

@@ -82,9 +82,9 @@ class ShardFacts(_Facts):
     errors: dict[str, int]
     """Rows with an error, by code."""
     layout: list[str]
-    """What shows that the file is not laid out as the settings say; empty if it is."""
+    """Signs that the file is not laid out as the settings say; empty if it is."""
     notes: dict[str, int]
-    """What was noticed in a tar and is no error of a row, by kind."""
+    """Irregularities of a tar that are no error of a row, counted by kind."""
     documents: dict[str, list[ItemFacts]]
     """The first documents by id."""
 

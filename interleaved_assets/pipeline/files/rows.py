@@ -28,7 +28,7 @@ STAGE: Final = "read"
 
 
 class Stopped(Exception):
-    """The caller wants the work to end; nothing was written."""
+    """The end of work that the caller has stopped; nothing was written."""
 
 
 def write_rows(
@@ -95,12 +95,12 @@ def check_target(target: str, inputs: Sequence[str], storage: StorageSettings, *
 
 
 def identities(uri: str) -> set[str]:
-    """The :func:`identity` of a file; of a chained URL, of each file that it is read from."""
+    """Return the :func:`identity` of a file; for a chained URL, those of all files that it is read from."""
     return {identity(link) for link in (uri.split("::") if is_chain(uri) else [uri])}
 
 
 def identity(uri: str) -> str:
-    """The same text for all names of one file: links are resolved, and of a local file its inode counts."""
+    """Return the same text for all names of one file. Links are resolved, and local files are told apart by inode."""
     if not is_local(uri):
         scheme, sign, path = uri.partition("://")
         return f"{SAME_STORAGE.get(scheme.lower(), scheme.lower())}{sign}{path.rstrip('/')}"

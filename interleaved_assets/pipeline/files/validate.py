@@ -63,7 +63,7 @@ class Finding(BaseModel):
     code: str
     """A key of :data:`FINDING_CODES` or :data:`NOTE_CODES`."""
     count: int
-    """Rows, members or whatever the code counts."""
+    """Number of rows, members or other things, by the code."""
     detail: str
     """The first ones in words, or the meaning of the code."""
 
@@ -77,7 +77,7 @@ class Validation(BaseModel):
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are notes at most."""
+        """True if there are notes at most."""
         return all(finding.level == "note" for finding in self.findings)
 
 
