@@ -10,6 +10,8 @@ only the work is timed, not the imports. The best turn of each counts.
 shards of 128 MB. The peer reads lazily, its default, and eagerly; the start of Ray is part of its seconds, and named
 apart. ``stages, opencv`` detects QR codes with OpenCV, as the peer does.
 
+``referenced`` has ``storage.image_bytes = "referenced"``: its scores, ledgers and tars must be those of the others.
+
 ``--before`` names a checkout of another state of this project: its turns are taken in between, under the same
 benchmark, and the outputs of both must be equal byte for byte.
 """
@@ -81,7 +83,7 @@ def content(folder: Path) -> str:
 
 
 def _outputs(folder: Path) -> Iterator[Path]:
-    for stored in ("normalized", "image_scores", "filtered", "sample_scores", "tars", "dropped"):
+    for stored in ("image_scores", "sample_scores", "tars", "dropped"):
         yield from (path for path in (folder / stored).rglob("*") if path.is_file())
 
 
@@ -120,14 +122,14 @@ def table(form: str, best: dict[str, dict[str, Any]]) -> str:
         if "start_seconds" in figures:
             seconds += f", of it Ray's start {figures['start_seconds']:.2f}"
         lines.append(f"| {form} | {name} | {seconds} | {cpu} | {figures['process_seconds']:.2f} | {outputs} |")
-    lines.append("")
+    lines += ["", *_by_stage(best), ""]
     seconds = {name: figures["seconds"] for name, figures in best.items()}
     lines.append(f"stages: {seconds['stages']:.2f} s; with 400 MB on two quiet cores, target {TARGET_SECONDS[form]} s")
     lines.append(f"dagster / stages: {seconds['dagster'] / seconds['stages']:.2f}, target ≤ {TARGET_OVERHEAD}")
     for name in (PEER, PEER_EAGER):
         if name in seconds:
             start = best[name]["start_seconds"]
-            for way in ("stages", "dagster", SAME_DETECTOR):
+            for way in (one for one in seconds if not one.startswith(PEER) and not one.endswith("before")):
                 ratio, without = seconds[name] / seconds[way], (seconds[name] - start) / seconds[way]
                 lines.append(
                     f"{name} / {way}: {ratio:.1f}, target ≥ {TARGET_PEER:g}; without Ray's start {without:.1f}"
@@ -137,6 +139,18 @@ def table(form: str, best: dict[str, dict[str, Any]]) -> str:
             cpu = best[before]["cpu_seconds"] / best[way]["cpu_seconds"]
             lines.append(f"before / now, {way}: {seconds[before] / seconds[way]:.2f}, in CPU seconds {cpu:.2f}")
     return "\n".join(lines)
+
+
+def _by_stage(best: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """A Markdown table of the stages of each way that has figures of them."""
+    yield "| way | stage | seconds | CPU seconds | MB read | MB written |"
+    yield "|---|---|---|---|---|---|"
+    for way, figures in best.items():
+        for stage, spent in figures.get("by_stage", {}).items():
+            if isinstance(spent, dict):  # another state of this project may have seconds only
+                seconds = f"{spent['seconds']:.2f} | {spent['cpu_seconds']:.2f}"
+                sizes = f"{spent['read_bytes'] / 1e6:,.0f} | {spent['written_bytes'] / 1e6:,.0f}"
+                yield f"| {way} | {stage} | {seconds} | {sizes} |"
 
 
 def main() -> None:
@@ -151,6 +165,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     contestants = {"dagster": own("dagster", REPOSITORY), "stages": own("stages", REPOSITORY)}
+    by_reference = ("--image-bytes", "referenced")
+    contestants |= {f"{way}, referenced": own(way, REPOSITORY, *by_reference) for way in ("dagster", "stages")}
     if options.before:
         contestants |= {f"{way}, before": own(way, options.before) for way in ("dagster", "stages")}
     if options.peer_python:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 _STARTED = time.perf_counter()
 REPOSITORY = Path(__file__).parents[1]
-SETTINGS = '[storage]\nraw_root = "{raw}"\noutput_root = "out"\n'
+SETTINGS = '[storage]\nraw_root = "{raw}"\noutput_root = "out"\n{storage}'
 
 
 def main() -> None:
@@ -27,17 +27,19 @@ def main() -> None:
     parser.add_argument("--raw", type=Path, required=True, help="folder of raw tars")
     parser.add_argument("--work", type=Path, required=True, help="new folder for settings, instance and outputs")
     parser.add_argument("--qr-detector", help="instead of the default one")
+    parser.add_argument("--image-bytes", choices=("copied", "referenced"), help="form of normalized and filtered")
     options = parser.parse_args()
     options.work.mkdir(parents=True)
     importlib.import_module("pandas")  # pyarrow imports it with the first array that it makes of Python values
     settings = options.work / "interleaved.toml"
     scoring = f'[scoring]\nqr_detector = "{options.qr_detector}"\n' if options.qr_detector else ""
-    settings.write_text(SETTINGS.format(raw=options.raw.resolve()) + scoring)
+    storage = f'image_bytes = "{options.image_bytes}"\n' if options.image_bytes else ""
+    settings.write_text(SETTINGS.format(raw=options.raw.resolve(), storage=storage) + scoring)
     print(json.dumps(through_dagster(settings) if options.way == "dagster" else through_stages(settings)))
 
 
 def through_stages(file: Path) -> dict[str, object]:
-    """Each shard through every stage, one call after another; seconds by stage too."""
+    """Each shard through every stage, one call after another; by stage seconds, CPU seconds, bytes read and written."""
     from interleaved_assets.pipeline.raw.listing import list_raw_shards
     from interleaved_assets.pipeline.run.one import take_through
     from interleaved_assets.pipeline.stages.dag import WORK, stage_dag
@@ -45,16 +47,27 @@ def through_stages(file: Path) -> dict[str, object]:
 
     settings = load_settings(file)
     keys = [shard.key for shard in list_raw_shards(settings.storage)]
-    by_stage: Counter[str] = Counter()
+    by_stage: dict[str, Counter[str]] = {name: Counter() for name in stage_dag(settings)}
     for work in WORK:
         importlib.import_module(work)
     clock = _Clock()
     for key in keys:
         for name, stage in stage_dag(settings).items():
-            before = time.perf_counter()
+            before = _spent()
             take_through(stage, key, settings)
-            by_stage[name] += time.perf_counter() - before
-    return clock.figures() | {"by_stage": dict(by_stage)}
+            by_stage[name].update({what: spent - before[what] for what, spent in _spent().items()})
+    return clock.figures() | {"by_stage": {name: dict(spent) for name, spent in by_stage.items()}}
+
+
+def _spent() -> dict[str, float]:
+    """Seconds on the clock, CPU seconds of this process, and bytes that it has read and written by system calls."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return {
+        "seconds": time.perf_counter(),
+        "cpu_seconds": time.process_time(),
+        "read_bytes": int(counts["rchar"]),
+        "written_bytes": int(counts["wchar"]),
+    }
 
 
 def through_dagster(file: Path) -> dict[str, object]:

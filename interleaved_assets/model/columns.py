@@ -43,5 +43,10 @@ REQUIRED_COLUMNS: Final = tuple(column.name for column in INTERLEAVED_COLUMNS if
 
 METADATA_POSITION: Final = -1
 
+BINARY_SIZE: Final = "_binary_size"
+"""Column of rows by reference: bytes of an image that ``binary_content`` lacks and ``source_ref`` leads to."""
+BINARY_SIZE_TYPE: Final = "uint64"
+"""The type of that column. A field of a document has another type, whatever its name."""
+
 ROW_KEY: Final = ("sample_id", "position", "modality")
 IMAGE_KEY: Final = ("sample_id", "position")

@@ -3,7 +3,7 @@
 import importlib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -64,6 +64,10 @@ class StorageSettings(_Section):
     """Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file."""
     output_root: str = Field(min_length=1, default="data/out")
     """Folder or URL under which every stage writes. Default data/out, relative to the settings file."""
+    image_bytes: Literal["copied", "referenced"] = "copied"
+    """copied: normalized and filtered hold the bytes of images. referenced: their rows name each image in the raw tar,
+    which has to stay where it is, and images are read from there. Images of compressed raw shards are always copied.
+    Final tars are the same. Default copied."""
     options: dict[str, Any] = Field(default_factory=dict)
     """fsspec storage options for both roots and for other files of their scheme: endpoint, region and other options
     that hold no secret. Default none."""
@@ -222,9 +226,9 @@ class PageSettings(_Section):
     enabled: bool = True
     """If true, selection writes pages/<key>.html below the output root for each shard: its documents, with dropped rows
     in their places. Default true."""
-    max_documents: int = Field(default=200, ge=1, le=2000)
+    max_documents: int = Field(default=60, ge=1, le=2000)
     """Most documents on a page, about 25 KB each; for a larger shard, documents with dropped rows come first, of every
-    reason in turn. Default 200."""
+    reason in turn. interleaved view shows others. Default 60."""
 
 
 class ServeSettings(_Section):

@@ -9,6 +9,7 @@ from interleaved_assets.settings.lines import SettingLine, as_toml, setting_line
 from interleaved_assets.settings.sections import Settings
 
 _RECOMMENDED: Final[Mapping[str, Any]] = {
+    "storage.image_bytes": "referenced",
     "errors.on_materialize_error": "drop_row",
     "scoring.scorers": ("sharpness", "sharpness_256", "qr", "thumbnail"),
     "selection.min_sharpness_256": 150.0,

@@ -41,6 +41,7 @@ class ParquetShard:
         schema: schema of its rows.
         rows: number of rows written so far.
         size: size in bytes, set at the commit.
+        checksum: XXH3 of the file as 32 hex digits, set like ``sha256``.
         sha256: hex digest of the file, set at the commit; None with hashing off.
         stamp: stamp of the file, set at the commit; None if the storage does not report it.
     """
@@ -49,6 +50,7 @@ class ParquetShard:
         self.uri, self.schema, self.rows = uri, schema, 0
         self.size = 0
         self.sha256: str | None = None
+        self.checksum: str | None = None
         self.stamp: str | None = None
         self._writer, self._limit = writer, row_group_bytes
         self._pending: list[pa.Table] = []
@@ -146,6 +148,7 @@ def parquet_shard(
         except pa.ArrowNotImplementedError as error:
             raise OptionError(f"cannot write {uri} as Parquet: {error}") from error
     shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
+    shard.checksum = output.checksum
 
 
 @dataclass

@@ -5,6 +5,7 @@ Ranges, members of tars and whole files are fetched once each, also if many rows
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,11 +15,13 @@ import pyarrow.compute as pc
 from interleaved_assets.io.rows.batches import binary_column, binary_views, row_bytes, split_samples
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, TIFF, sniff
 from interleaved_assets.io.rows.fetch import Source, fetch, is_compressed_tar
+from interleaved_assets.io.rows.referenced import is_by_reference
 from interleaved_assets.io.storage import StorageOptions, check_allowed
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import error_code, row_error
 from interleaved_assets.model.source_ref import parse_source_ref
 
@@ -100,6 +103,7 @@ def materialize_parts(
     """
     table = with_fetch_columns(table)
     chosen = _rows_to_fill(table, only_missing)
+    table, kept_errors = _without_sizes(table)
     if not chosen.any():
         yield table
         return
@@ -114,12 +118,22 @@ def materialize_parts(
             sizes[row] += sum(map(len, outcome.pieces))
     first = 0
     for part in split_samples(table, max_batch_bytes, sizes):
-        yield _filled(part, {row - first: found[row] for row in range(first, first + part.num_rows) if row in found})
+        rows_of_part = range(first, first + part.num_rows)
+        outcomes_of_part = {row - first: found[row] for row in rows_of_part if row in found}
+        yield _filled(part, outcomes_of_part, {row - first for row in rows_of_part if row in kept_errors})
         first += part.num_rows
 
 
-def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
-    """Return ``table`` with bytes or an error filled in for the planned rows."""
+def _without_sizes(table: pa.Table) -> tuple[pa.Table, set[int]]:
+    """Return ``table`` without :data:`BINARY_SIZE`, and the numbers of its rows by reference."""
+    if not is_by_reference(table.schema):
+        return table, set()
+    rows = np.flatnonzero(np.asarray(table[BINARY_SIZE].is_valid(), dtype=bool)).tolist()
+    return table.drop_columns([BINARY_SIZE]), set(rows)
+
+
+def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome], kept_errors: AbstractSet[int]) -> pa.Table:
+    """Return ``table`` with bytes or an error filled in for some rows; ``kept_errors`` are rows whose error stays."""
     errors = table["materialize_error"].to_pylist()
     present = table["binary_content"]
     pieces: list[Sequence[Content] | None] = [None] * len(present)
@@ -128,7 +142,8 @@ def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
     types: dict[int, str] = {}
     for row, outcome in outcomes.items():
         if isinstance(outcome, _Found):
-            pieces[row], errors[row] = outcome.pieces, None
+            pieces[row] = outcome.pieces
+            errors[row] = errors[row] if row in kept_errors else None
             if outcome.content_type is not None:
                 types[row] = outcome.content_type
             continue
@@ -197,6 +212,8 @@ def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
     errors = table["materialize_error"]
     for row in np.flatnonzero(chosen & np.asarray(pc.is_valid(errors), dtype=bool)).tolist():
         chosen[row] = error_code(errors[row].as_py()) in _WORTH_ANOTHER_TRY
+    if is_by_reference(table.schema):
+        chosen |= np.asarray(table[BINARY_SIZE].is_valid(), dtype=bool)
     return chosen
 
 

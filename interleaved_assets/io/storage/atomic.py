@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, TypeAlias
 
+import xxhash
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.storage.filesystem import (
@@ -46,6 +47,7 @@ class AtomicOutput(io.RawIOBase):
     Attributes:
         uri: the final path of the file.
         size: bytes written so far.
+        checksum: XXH3 of all bytes as 32 hex digits, to recognize them when they are read again; set like ``sha256``.
         sha256: hex digest of all bytes once the output is committed, None before, or with hashing off.
         stamp: stamp of the committed file, the one that :func:`~interleaved_assets.io.storage.read_stamp` returns until
             the file is replaced. None before the commit, and if the storage does not report it at the commit.
@@ -54,8 +56,10 @@ class AtomicOutput(io.RawIOBase):
     def __init__(self, uri: str, target: "_Target", *, hashed: bool) -> None:
         self.uri, self.size = uri, 0
         self.sha256: str | None = None
+        self.checksum: str | None = None
         self.stamp: str | None = None
-        self._target, self._digest = target, hashlib.sha256() if hashed else None
+        self._target = target
+        self._hashes = (hashlib.sha256(), xxhash.xxh3_128()) if hashed else ()
 
     def writable(self) -> bool:
         return True
@@ -64,8 +68,8 @@ class AtomicOutput(io.RawIOBase):
         """Append ``data``; return its length in bytes."""
         with storage_errors(self.uri, "write"):
             self._target.file.write(data)
-        if self._digest is not None:
-            self._digest.update(data)
+        for one in self._hashes:
+            one.update(data)
         written = data.nbytes if isinstance(data, memoryview) else len(data)
         self.size += written
         return written
@@ -144,7 +148,8 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
         yield output
         with storage_errors(uri, "write"):
             output.stamp = target.commit()
-        output.sha256 = None if output._digest is None else output._digest.hexdigest()
+        if hashed:
+            output.sha256, output.checksum = (one.hexdigest() for one in output._hashes)
     except BaseException:
         try:
             with storage_errors(uri, "clean up after"):

@@ -14,6 +14,7 @@ from interleaved_assets.io.rows.batches import parts_within, split_samples
 from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.rows.fill import materialize_parts
 from interleaved_assets.io.rows.reader import ShardReader, warn_absent
+from interleaved_assets.io.rows.referenced import is_by_reference
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.tar.estimates import null_bytes
@@ -29,7 +30,7 @@ from interleaved_assets.io.tar.samples import (
     sample_document,
 )
 from interleaved_assets.model.casting import empty_table
-from interleaved_assets.model.columns import RESERVED_COLUMNS
+from interleaved_assets.model.columns import BINARY_SIZE, RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
 
 # Columns are built from at most this many bytes at a time, so that no offset of 32 bits overflows.
@@ -42,6 +43,7 @@ def read_tar_shard(
     layout: ShardLayout | None = None,
     max_batch_bytes: int | None = None,
     materialize: bool = False,
+    by_reference: bool = False,
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
     limits: TarLimits = LIMITS,
@@ -61,6 +63,9 @@ def read_tar_shard(
         max_batch_bytes: a table is cut before the sample that would exceed it; None gives one table.
         materialize: put the bytes of images into the rows. Else rows have their locators only, and a remote tar is not
             fetched as a whole; then frames of a TIFF that no document names are not found.
+        by_reference: with ``materialize``, images that the tar holds uncompressed get :data:`BINARY_SIZE` instead of
+            bytes, which :func:`~interleaved_assets.io.rows.referenced.fill_referenced` reads from the tar later. Images
+            of a compressed tar are copied, and so are those of a tar that names files elsewhere.
         storage_options: fsspec options.
         allowed_roots: folders and URLs below which locators may point to images that the tar names but does not hold;
             by default the tar's own folder.
@@ -84,6 +89,7 @@ def read_tar_shard(
         limits=limits,
         accept_incomplete=accept_incomplete,
         notes=notes,
+        by_reference=by_reference,
     )
     return read_tar(uri, options, types)
 
@@ -99,6 +105,7 @@ class ReadOptions(NamedTuple):
     limits: TarLimits = LIMITS
     accept_incomplete: bool = True
     notes: Counter[str] | None = None
+    by_reference: bool = False
     columns: Collection[str] | None = None
     """Columns that the caller needs; a format that cannot leave out others gives all."""
 
@@ -220,7 +227,11 @@ def _opened(
         fit_samples(samples, options.limits, null_bytes(columns.schema()), with_bytes=options.materialize)
         if any(sample.leftovers for sample in samples):
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
-        yield shards, columns.schema()
+        schema = columns.schema()
+        has_offsets = all(source.has_offsets for source, _ in shards)
+        if options.by_reference and has_offsets and BINARY_SIZE not in schema.names:
+            schema = schema.append(pa.field(BINARY_SIZE, pa.uint64()))
+        yield shards, schema
 
 
 def _tables(
@@ -243,7 +254,13 @@ def _group_tables(
     This is a separate generator, so that no reference to a group's data is left while the next group is read.
     """
     path = str(local_path(source.uri)) if is_local(source.uri) else source.uri
-    rows = TarRows(source, path, schema, with_bytes=options.materialize)
+    rows = TarRows(
+        source,
+        path,
+        schema,
+        with_bytes=options.materialize,
+        by_reference=options.by_reference and is_by_reference(schema),
+    )
     for sample in samples:
         document = sample.document
         if document is None:

@@ -22,7 +22,7 @@ from interleaved_assets.io.tar.passthrough import ColumnCells
 from interleaved_assets.io.tar.references import ImageRef
 from interleaved_assets.io.tar.samples import Sample
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
-from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
+from interleaved_assets.model.columns import BINARY_SIZE, METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import is_unicode, source_ref_array
@@ -43,8 +43,11 @@ class TarRows:
     Values that most rows have are kept in lists with an entry per row; values that few rows have, by row number.
     """
 
-    def __init__(self, source: TarSource, path: str, schema: pa.Schema, *, with_bytes: bool) -> None:
+    def __init__(
+        self, source: TarSource, path: str, schema: pa.Schema, *, with_bytes: bool, by_reference: bool = False
+    ) -> None:
         self._source, self._path, self._schema, self._with_bytes = source, path, schema, with_bytes
+        self._by_reference = by_reference
         self._keeps_leftovers = schema.get_field_index(UNREFERENCED_MEMBERS) >= 0
         self._positions: list[int] = []
         self._modalities: list[int] = []
@@ -54,6 +57,7 @@ class TarRows:
         self._rows_of: list[int] = []
         self._types: dict[int, str | None] = {}
         self._contents: dict[int, Sequence[Content]] = {}
+        self._in_members: set[int] = set()
         self._errors: dict[int, str] = {}
         self._places: dict[int, ImageRef] = {}
         self._other_refs: dict[int, str] = {}
@@ -84,12 +88,21 @@ class TarRows:
         self._add_cells(sample, document, first)
 
     def table(self) -> pa.Table:
-        """Return the rows that were added."""
+        """Return the rows added.
+
+        By reference, rows of images have their locators and sizes, and no bytes. If a locator is not to this tar, all
+        images are copied.
+        """
         count = len(self._positions)
         modalities = pa.array(self._modalities, pa.int8())
+        is_referenced = self._by_reference and not self.points_elsewhere
         contents: list[Sequence[Content] | None] = [None] * count
+        sizes: list[int | None] = [None] * count
         for row, content in self._contents.items():
-            contents[row] = content
+            if is_referenced and row in self._in_members:
+                sizes[row] = sum(map(len, content))
+            else:
+                contents[row] = content
         samples = pa.array(np.repeat(np.arange(len(self._ids)), self._rows_of))
         reserved = {
             "sample_id": pa.array(self._ids, pa.string()).take(samples),
@@ -101,6 +114,8 @@ class TarRows:
             "source_ref": _overlaid(self._own_refs(samples), self._other_refs),
             "materialize_error": _overlaid(pa.nulls(count, pa.string()), self._errors),
         }
+        if self._by_reference:
+            reserved[BINARY_SIZE] = pa.array(sizes, pa.uint64())
         # of ten thousand columns most are null in most batches, so null columns of one type share one array
         nulls = {dtype: pa.nulls(count, dtype) for dtype in set(self._schema.types)}
         arrays = []
@@ -199,6 +214,7 @@ class TarRows:
         if self._with_bytes:
             try:
                 self._contents[row] = self._pieces(ref.member, ref.frame, ref.tiff)
+                self._in_members.add(row)
             except ValueError as error:
                 detail = f"frame {ref.frame} of {shortened(ref.member.name)}: {error}"
                 self._errors[row] = row_error("invalid_tiff", detail)

@@ -37,6 +37,7 @@ class TarShard:
         rows: number of rows written so far.
         size: its size in bytes, once it is committed.
         sha256: hex digest of its bytes, once it is committed; None without hashing.
+        checksum: XXH3 of its bytes as 32 hex digits, set like ``sha256``.
         stamp: stamp of the file, once it is committed; None if the storage does not report it.
     """
 
@@ -47,6 +48,7 @@ class TarShard:
         self._store, self._is_finished = store, False
         self.size = 0
         self.sha256: str | None = None
+        self.checksum: str | None = None
         self.stamp: str | None = None
         self._members, self._limits = MemberWriter(sink), limits
         self._schema: pa.Schema | None = None
@@ -133,6 +135,7 @@ def tar_shard(
         yield shard
         shard.finish()
     shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
+    shard.checksum = output.checksum
 
 
 @dataclass

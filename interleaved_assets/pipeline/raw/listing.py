@@ -14,6 +14,7 @@ from interleaved_assets.io.storage import (
     displayable,
     file_info,
     file_sha256,
+    file_xxh3,
     filesystem,
     find_files_below,
     join,
@@ -150,17 +151,22 @@ def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
 
 
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
-    """Return the data version of a raw shard: ``etag:…`` if the store has one, else ``sha256:…`` of the content.
+    """Return the data version of a raw shard: ``etag:…`` if the store has one, else ``xxh3:…`` of the content.
 
-    ``known`` is the shard's source in an earlier record: if its stamp is unchanged, its version is returned without
-    reading the shard. Raises StorageError also if its name is not UTF-8.
+    ``known`` is the shard's source in an earlier record. If its stamp is unchanged, its version is returned without
+    reading the shard; else the content is hashed as it was then, so that records with ``sha256:…`` stay valid.
+
+    Raises:
+        StorageError: the shard cannot be read, or its name is not UTF-8.
     """
     check_name(shard.uri)
     if shard.stamp.startswith("etag:"):
         return shard.stamp
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
         return known.version
-    return f"sha256:{file_sha256(shard.uri, storage.options)}"
+    if known is not None and known.version.startswith("sha256:"):
+        return f"sha256:{file_sha256(shard.uri, storage.options)}"
+    return f"xxh3:{file_xxh3(shard.uri, storage.options)}"
 
 
 def just_written(shard: RawShard, seconds: float) -> bool:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.rows.policy import apply_error_policy
+from interleaved_assets.io.rows.referenced import image_bytes
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import error_code
@@ -46,8 +47,7 @@ class RowCounter:
         self._counts["texts"] += pc.sum(pc.equal(table["modality"], "text"), min_count=0).as_py()
         if "binary_content" in table.column_names:
             # the lengths are filtered, because filtering the column itself would copy every image
-            sizes = pc.binary_length(table["binary_content"]).filter(is_image)
-            self._counts["image_bytes"] += pc.sum(sizes, min_count=0).as_py()
+            self._counts["image_bytes"] += pc.sum(image_bytes(table).filter(is_image), min_count=0).as_py()
         if "materialize_error" in table.column_names:
             self.errors.update(count_errors(table["materialize_error"]))
 

@@ -7,6 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.rows.referenced import image_bytes
 from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
 from interleaved_assets.model.errors import NOT_COMPARED, ROW_ERROR_CODES, IncompleteShard, UnexpectedLayout
@@ -41,8 +42,8 @@ class ContentCounter:
         for table in batches:
             content = pc.not_equal(table["modality"], "metadata")
             self._counts[SAMPLES_WITH_CONTENT] += pc.count_distinct(table["sample_id"].filter(content)).as_py()
-            for column in ("text_content", "binary_content"):
-                self._counts[CONTENT_BYTES] += pc.sum(pc.binary_length(table[column]), min_count=0).as_py()
+            for sizes in (pc.binary_length(table["text_content"]), image_bytes(table)):
+                self._counts[CONTENT_BYTES] += pc.sum(sizes, min_count=0).as_py()
             for member in unreferenced_members(table):
                 self._counts[UNREFERENCED] += 1
                 self._counts[UNREFERENCED_BYTES] += member.size

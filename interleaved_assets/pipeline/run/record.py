@@ -34,6 +34,7 @@ class Written(Protocol):
     uri: str
     size: int
     sha256: str | None
+    checksum: str | None
     stamp: str | None
 
 
@@ -49,6 +50,8 @@ class OutputFile(BaseModel):
     size: int
     sha256: str
     stamp: str | None = None
+    checksum: str | None = None
+    """XXH3 of the content as 32 hex digits: to compare it when it is read, at ten times the speed of SHA-256."""
 
     @classmethod
     def of(cls, written: "Written") -> "OutputFile":
@@ -59,7 +62,13 @@ class OutputFile(BaseModel):
         """
         if written.sha256 is None:
             raise ValueError(f"{written.uri} was not committed, or not hashed")
-        return cls(uri=written.uri, size=written.size, sha256=written.sha256, stamp=written.stamp)
+        return cls(
+            uri=written.uri,
+            size=written.size,
+            sha256=written.sha256,
+            stamp=written.stamp,
+            checksum=written.checksum,
+        )
 
 
 class Counts(BaseModel):

@@ -8,9 +8,11 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.run.check import ShardCheck
+from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import Facts, OutputFile, Record
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
@@ -47,18 +49,35 @@ class ShardTask:
         return self.settings.storage.options
 
     def rows_of(
-        self, stage: str, columns: Iterable[str] | None = None, most_bytes: int | None = None
+        self,
+        stage: str,
+        columns: Iterable[str] | None = None,
+        most_bytes: int | None = None,
+        *,
+        with_bytes: bool = True,
     ) -> "Iterator[pa.Table]":
-        """Yield the rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``."""
+        """Yield the rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``.
+
+        Images that the rows name in the raw shard are read from it, unless ``with_bytes`` is false.
+        """
         from interleaved_assets.io.parquet.reader import read_parquet_shard  # declaring a stage reads nothing
 
         allowed = self.settings.run.max_batch_bytes
-        return read_parquet_shard(
-            self.paths.output(stage),
-            columns=columns,
-            max_batch_bytes=allowed if most_bytes is None else min(allowed, most_bytes),
-            storage_options=self.options,
+        bound = allowed if most_bytes is None else min(allowed, most_bytes)
+        wanted = None if columns is None else {*columns, "sample_id"}
+        record = self.read[stage]
+        names_images = record.columns.get(BINARY_SIZE) == BINARY_SIZE_TYPE
+        is_referenced = with_bytes and names_images and (wanted is None or "binary_content" in wanted)
+        needed = wanted | {"position", "source_ref", BINARY_SIZE} if is_referenced and wanted else wanted
+        tables = read_parquet_shard(
+            self.paths.output(stage), columns=needed, max_batch_bytes=bound, storage_options=self.options
         )
+        if not is_referenced:
+            return tables
+        filled = with_raw_images(tables, self.key, record.source, self.settings.storage, bound)
+        if wanted is None:
+            return filled
+        return (table.select([name for name in table.column_names if name in wanted]) for table in filled)
 
 
 class Work(Facts):

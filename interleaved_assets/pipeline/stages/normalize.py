@@ -25,7 +25,9 @@ def normalize(shard: ShardTask) -> Work:
     """
     assert shard.raw is not None
     notes = Counter[str]()
-    batches = TAR.read(shard.raw.uri, read_options(shard.raw.uri, shard.settings, notes))
+    options = read_options(shard.raw.uri, shard.settings, notes)
+    by_reference = shard.settings.storage.image_bytes == "referenced"
+    batches = TAR.read(shard.raw.uri, options._replace(by_reference=by_reference))
     content = ContentCounter()
     first = next(batches)
     with (

@@ -39,7 +39,9 @@ def _settings(settings: Settings) -> dict[str, object]:
     """
     # the default layout is left out, so that records from before the setting existed stay valid
     by_default = {"layout"} if settings.reading.layout == "interleaved" else None
+    by_reference = {"image_bytes": "referenced"} if settings.storage.image_bytes == "referenced" else {}
     return {
+        **by_reference,
         "reading": settings.reading.model_dump(mode="json", exclude=by_default),
         "on_materialize_error": settings.errors.on_materialize_error,
         "limits": settings.limits.model_dump(mode="json", exclude={"max_unpacked_bytes"}),

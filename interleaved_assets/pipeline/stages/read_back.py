@@ -2,24 +2,24 @@
 
 The tar is read once from the storage, and two things are shown:
 
-* The storage holds every byte that the writer wrote: the SHA-256 of the whole tar is compared with the one that was
+* The storage holds every byte that the writer wrote: the XXH3 of the whole tar is compared with the one that was
   computed while it was written. This covers other fields of the JSON and members that no document names.
 * A loader finds the rows in these bytes: keys, order, texts, images and positions. The expected values are noted from
   the rows, before the writer turns them into documents and members, so that this does not depend on how the writer
   names, orders and encodes them. Since the bytes are known to be the written ones, an image is compared by its length
-  and CRC-32. These tell a wrong, cut or exchanged image apart, and no second or third SHA-256 is computed.
+  and 64-bit XXH3. These tell a wrong, cut or exchanged image apart.
 """
 
 import hashlib
 import json
 import os
 import tarfile
-import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
+import xxhash
 
 from interleaved_assets.io.rows.batches import binary_views
 from interleaved_assets.io.storage import StorageOptions, open_input, remove_file, storage_errors
@@ -43,12 +43,12 @@ class _Item(NamedTuple):
     order: int
     kind: bytes
     checksum: bytes
-    """Length and CRC-32 of the content, 12 bytes."""
+    """Length and 64-bit XXH3 of the content, 16 bytes."""
 
     @classmethod
     def of(cls, position: int, kind: bytes, content: bytes | memoryview) -> "_Item":
-        size, check = len(content), zlib.crc32(content)
-        return cls(position, int(kind == _IMAGE), kind, size.to_bytes(8, "little") + check.to_bytes(4, "little"))
+        checksum = len(content).to_bytes(8, "little") + xxhash.xxh3_64_digest(content)
+        return cls(position, int(kind == _IMAGE), kind, checksum)
 
 
 class _Expected(NamedTuple):
@@ -110,8 +110,8 @@ class WrittenSamples:
             stream = _Hashed(file, tar.uri)
             problem = self._problem(stream)
             while stream.read(_BLOCK):
-                pass  # read on, to hash the bytes after the samples too
-        if stream.hexdigest != tar.sha256:
+                pass  # to hash what follows the samples too
+        if stream.hexdigest != tar.checksum:
             raise ReadBackError(
                 f"{tar.uri} does not hold the {tar.size} bytes that were written to it: it was replaced meanwhile, or "
                 "the storage damaged it. Materialize the shard again, and see that no other run writes to it."
@@ -173,7 +173,7 @@ class _Hashed:
     """A stream that hashes the bytes read from it. ``seek`` only goes forwards, and reads the bytes in between."""
 
     def __init__(self, file: BinaryIO, uri: str) -> None:
-        self._file, self._uri, self._digest = file, uri, hashlib.sha256()
+        self._file, self._uri, self._digest = file, uri, xxhash.xxh3_128()
         self.size = 0
 
     def read(self, size: int = -1) -> bytes:
@@ -198,5 +198,5 @@ class _Hashed:
 
     @property
     def hexdigest(self) -> str:
-        """SHA-256 of the bytes read so far."""
+        """XXH3 of the bytes read so far, as 32 hex digits."""
         return self._digest.hexdigest()

@@ -69,7 +69,7 @@ def select_rows(shard: ShardTask) -> Work:
         parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
-        facts, ledger = write_kept(prefetch(shard.rows_of(NORMALIZED)), choose, rows_file.write, name)
+        facts, ledger = write_kept(prefetch(shard.rows_of(NORMALIZED, with_bytes=False)), choose, rows_file.write, name)
         ledger_file.write(ledger)
         samples_file.write(ratios)
     # a missing score counts as an error, whether the policy keeps or drops the image

@@ -13,11 +13,12 @@ from interleaved_assets.io.formats.parquet import PARQUET
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.storage import files_below, join
 from interleaved_assets.io.tar.reader import ReadOptions
-from interleaved_assets.model.columns import REQUIRED_COLUMNS
+from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE, REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
+from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
@@ -33,6 +34,7 @@ PREVIEWS: Final = 250
 """Most images for which a page can show larger pictures than thumbnails."""
 BATCH_BYTES: Final = 128 * 2**20
 """Most bytes of rows held at once while documents are read."""
+_IMAGE_COLUMNS: Final = (*REQUIRED_COLUMNS, "binary_content", "source_ref", BINARY_SIZE)
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,12 @@ def shard_documents(
     check_choice(choice, sample_ids, reasons, f"shard {key}")
     chosen = choose_documents(sample_ids, _reasons_by_sample(ledger), choice)
     schema = parquet_shard_schema(paths.output(NORMALIZED), storage_options=paths.options)
-    columns = [name for name in schema.names if name != "binary_content"]
+    columns = [name for name in schema.names if name not in ("binary_content", BINARY_SIZE)]
     rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(paths, columns)))
     pictures = thumbnails_of(facts.scores, chosen.sample_ids)
     images = pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py()
     if with_previews and (images <= PREVIEWS or not pictures):
-        for part in rows_of(chosen.sample_ids, _read(paths, [*REQUIRED_COLUMNS, "binary_content"])):
+        for part in _with_images(key, rows_of(chosen.sample_ids, _read(paths, _IMAGE_COLUMNS)), settings):
             pictures |= previews_of(part)
     documents = build_documents(
         chosen.sample_ids,
@@ -126,6 +128,14 @@ def _read(paths: ShardPaths, columns: Collection[str]) -> Iterator[pa.Table]:
     """Read the normalized rows as at least one table, which may be empty."""
     options = ReadOptions(max_batch_bytes=BATCH_BYTES, storage_options=paths.options, columns=columns)
     return PARQUET.read(paths.output(NORMALIZED), options)
+
+
+def _with_images(key: str, tables: Iterable[pa.Table], settings: Settings) -> Iterable[pa.Table]:
+    """Return normalized rows with the bytes of their images, which they may only name in the raw shard."""
+    record = read_record(settings.storage.shard(key).record(NORMALIZED), settings.storage.options)
+    if record is None or record.columns.get(BINARY_SIZE) != BINARY_SIZE_TYPE:
+        return tables
+    return with_raw_images(tables, key, record.source, settings.storage, BATCH_BYTES)
 
 
 def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:

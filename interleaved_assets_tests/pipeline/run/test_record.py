@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import s3fs
+import xxhash
 
 from interleaved_assets.io.storage import atomic_output, content_hash, read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError
@@ -192,6 +193,7 @@ def test_the_facts_of_a_file_that_was_not_committed_are_refused(tmp_path: Path) 
         size=1,
         sha256=hashlib.sha256(b"1").hexdigest(),
         stamp=read_stamp(str(tmp_path / "a.bin")),
+        checksum=xxhash.xxh3_128_hexdigest(b"1"),
     )
 
 

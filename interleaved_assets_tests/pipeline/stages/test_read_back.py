@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import xxhash
 
 from interleaved_assets.io.storage import atomic_output
 from interleaved_assets.io.tar.reader import read_tar_shard
@@ -123,7 +124,8 @@ def packed(path: Path, members: Members) -> OutputFile:
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
     content = path.read_bytes()
-    return OutputFile(uri=str(path), size=len(content), sha256=sha256(content).hexdigest())
+    checksum = xxhash.xxh3_128_hexdigest(content)
+    return OutputFile(uri=str(path), size=len(content), sha256=sha256(content).hexdigest(), checksum=checksum)
 
 
 def body(**fields: Any) -> bytes:

@@ -1,0 +1,49 @@
+"""Images that rows of a stage name in their raw shard, read from that raw shard and from no other."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, raw_content_version
+from interleaved_assets.settings import StorageSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def with_raw_images(
+    tables: "Iterable[pa.Table]", key: str, source: RawSource | None, storage: StorageSettings, max_batch_bytes: int
+) -> "Iterator[pa.Table]":
+    """Yield ``tables`` with the bytes of their images, in tables of whole samples of at most ``max_batch_bytes``.
+
+    The raw shard is compared with ``source`` before the first and after the last table. A raw shard that was moved is
+    found by its key.
+
+    Raises:
+        StorageError: the raw shard is gone or unreadable.
+        ShardError: its content is not that of ``source``, or changed while it was read.
+    """
+    from interleaved_assets.io.archive.source import open_tar  # declaring a stage reads nothing
+    from interleaved_assets.io.rows.referenced import fill_referenced
+
+    raw = judged_raw_shard(key, source, storage)
+    with open_tar(raw.uri, storage.options) as tar:
+        yield from fill_referenced(tables, tar, max_batch_bytes)
+    if find_raw_shard(key, storage, source).stamp != raw.stamp:
+        raise ShardError(f"shard {key}: {raw.uri} changed while its images were read; materialize it again")
+
+
+def judged_raw_shard(key: str, source: RawSource | None, storage: StorageSettings) -> RawShard:
+    """Return the raw shard with the content of ``source``, which ``normalized`` was made from.
+
+    Raises:
+        StorageError: it is gone or unreadable.
+        ShardError: it has another content.
+    """
+    raw = find_raw_shard(key, storage, source)
+    if source is None or raw_content_version(raw, storage, source) != source.version:
+        raise ShardError(
+            f"shard {key}: {raw.uri} is not the raw shard that normalized was made from: it was replaced, and the "
+            "rows of normalized name images in it. Materialize normalized again"
+        )
+    return raw
