@@ -8,7 +8,8 @@ import pytest
 
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.pipeline.run import counts
-from interleaved_assets.pipeline.stages import score_clip, score_images
+from interleaved_assets.pipeline.work import clip_scores as score_clip
+from interleaved_assets.pipeline.work import image_scores as score_images
 
 
 def lose_first_row(monkeypatch: pytest.MonkeyPatch, shard: str) -> None:

@@ -107,7 +107,7 @@ def _made(record: Record) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if record.seconds:
         made["seconds"] = record.seconds
-        if record.counts_in.images and "ledger" not in record.outputs:  # scores: others are as fast as their storage
+        if record.counts_in.images and record.extents:  # scores: other stages are as fast as their storage
             made["images_per_second"] = round(record.counts_in.images / record.seconds, 1)
     made |= {
         name: rounded(value)

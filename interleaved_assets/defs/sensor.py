@@ -19,8 +19,7 @@ from interleaved_assets.pipeline.raw.snapshot import (
 )
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
-from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.names import EVERY_STAGE
+from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, stage_dag
 from interleaved_assets.pipeline.status.due import Due, Progress, due_shards
 from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import Settings, StorageSettings

@@ -126,9 +126,14 @@ def bound_settings(name: str) -> tuple[str | None, str | None]:
 
 
 def selection_version(settings: SelectionSettings) -> str:
-    """Return settings and filter versions as text; equal text and equal scores give equal selections."""
-    versions = {name: find_filter(name).version for name in settings.active_filters()}
-    return json.dumps({"settings": json.loads(settings.model_dump_json()), "filters": versions}, sort_keys=True)
+    """Return settings and filter versions as text; equal text and equal scores give equal selections.
+
+    Only bounds that are set count, and the order of their filters: a new score with a bound makes no selection stale.
+    """
+    active = settings.active_filters()
+    stated = {**json.loads(settings.model_dump_json(exclude_none=True)), "order": list(active)}
+    versions = {name: find_filter(name).version for name in active}
+    return json.dumps({"settings": stated, "filters": versions}, sort_keys=True)
 
 
 def _finite(bound: float | None) -> float | None:

@@ -19,7 +19,7 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.io.parquet import reader
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.pipeline.run.record import Record
-from interleaved_assets.pipeline.stages import score_clip
+from interleaved_assets.pipeline.work import clip_scores as score_clip
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model

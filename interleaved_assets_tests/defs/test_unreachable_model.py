@@ -22,9 +22,9 @@ from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Counts, OutputFile
 from interleaved_assets.pipeline.run.stage import Work
 from interleaved_assets.pipeline.run.stored_records import read_records
-from interleaved_assets.pipeline.stages import score_clip
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.pipeline.status.status import CurrentStages, shard_statuses
+from interleaved_assets.pipeline.work import clip_scores as score_clip
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import materialized

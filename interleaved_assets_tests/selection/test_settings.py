@@ -114,3 +114,12 @@ def test_version_changes_with_thresholds_and_filters():
         assert json.loads(selection_version(own))["filters"]["x"] == 2
     finally:
         unregister_filter("x")
+
+
+def test_a_bound_that_is_not_set_makes_no_selection_stale() -> None:
+    """A new score brings a bound to all settings, and its filter to the order."""
+    stated = json.loads(selection_version(SelectionSettings(min_sharpness=100)))["settings"]
+    assert None not in stated.values()
+    assert stated["order"] == list(SelectionSettings(min_sharpness=100).active_filters())
+    assert "min_nsfw" not in stated
+    assert "nsfw" not in stated["order"]

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE
+from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE, Column
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.run.check import ShardCheck
@@ -116,6 +116,18 @@ RunTogether = Callable[[Iterator[ShardTask], Settings], Iterator[tuple[str, Work
 with its work or its error, as soon as the shard is done. An exception ends the work on all shards."""
 
 
+class SourceColumn(NamedTuple):
+    """A column of an input; for raw shards, a field of the documents' JSON."""
+
+    stage: str
+    column: str
+
+
+def columns_of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
+    """Return these columns of the output of ``stage``."""
+    return tuple(SourceColumn(stage, column) for column in columns)
+
+
 class Display(NamedTuple):
     """The appearance of a stage in the UI."""
 
@@ -144,6 +156,9 @@ class Stage:
         packages: returns the names of the distributions that compute values of the output. Their versions are recorded,
             and the code version does not depend on them, since not every machine has them.
         checks: judge each shard after the stage.
+        columns: returns the columns of its table under the settings; none if its output is no table of known columns.
+        made_from: returns the input columns that the values of a column are made from.
+        decided_by: returns the input columns that decide which rows the output has; none if it has all.
         display: its appearance in the UI.
     """
 
@@ -156,6 +171,9 @@ class Stage:
     files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
     packages: Callable[[Settings], Collection[str]] = lambda _: ()
     checks: tuple[ShardCheck, ...] = ()
+    columns: Callable[[Settings], Sequence[Column]] = lambda _: ()
+    made_from: Callable[[str, Settings], tuple[SourceColumn, ...]] = lambda *_: ()
+    decided_by: Callable[[Settings], tuple[SourceColumn, ...]] = lambda _: ()
     display: Display = PLAIN
 
     def code_version(self, settings: Settings) -> str:

@@ -2,16 +2,19 @@
 
 from typing import Final
 
+from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED
-from interleaved_assets.pipeline.run.stage import Display, Stage, work_together
-from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES, NORMALIZED
+from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, work_together
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
+from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.clip import identity
+from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.scores.clip import CLIP
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.stages.score_clip:score_together"
+WORK: Final = "interleaved_assets.pipeline.work.clip_scores:score_together"
 
 
 def declare(settings: Settings) -> Stage | None:
@@ -19,7 +22,7 @@ def declare(settings: Settings) -> Stage | None:
     if not settings.clip.enabled:
         return None
     return Stage(
-        CLIP_SCORES,
+        NAME,
         (NORMALIZED, IMAGE_SCORES) if settings.clip.prescreen.is_on else (NORMALIZED,),
         version=2,
         settings=_settings,
@@ -27,6 +30,8 @@ def declare(settings: Settings) -> Stage | None:
         files=_files,
         packages=lambda _: CLIP.packages,
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
+        columns=lambda settings: clip_columns(settings.clip),
+        made_from=lambda column, _: columns_of(NORMALIZED, *_scored_by_clip(column)),
         display=Display(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
             "its embedding. Runs on the GPU.",
@@ -44,3 +49,13 @@ def _settings(settings: Settings) -> dict[str, object]:
 def _files(settings: Settings) -> dict[str, str]:
     """Return the version of each file that the settings name: checkpoint, configuration, heads."""
     return identity.file_versions(settings.clip, settings.storage.options_by_scheme())
+
+
+def _scored_by_clip(column: str) -> tuple[str, ...]:
+    match column:
+        case "clip_score" | "clip_text_position":
+            return ("binary_content", "text_content")
+        case "clip_error":
+            return ("binary_content", "text_content", "materialize_error")
+        case _:
+            return (column,) if column in IMAGE_KEY else ("binary_content",)

@@ -17,6 +17,8 @@ from interleaved_assets.settings import Settings
 
 _DECLARATIONS: Final = (normalized, image_scores, clip_scores, filtered, final_tars, image_export)
 """The modules that declare the stages, each after those whose outputs its stage reads."""
+EVERY_STAGE: Final = tuple(declaration.NAME for declaration in _DECLARATIONS)
+"""The names of all stages, in order; under some settings a data set has fewer."""
 WORK: Final = tuple(declaration.WORK.partition(":")[0] for declaration in _DECLARATIONS)
 """The modules with the work of the stages. They are imported when the work begins."""
 StageDag = Mapping[str, Stage]

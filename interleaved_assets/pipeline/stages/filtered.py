@@ -3,26 +3,33 @@
 import json
 from typing import Final
 
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
-from interleaved_assets.pipeline.run.stage import Display, Stage, work
-from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED, score_stages
+from interleaved_assets.pipeline.run.stage import Display, SourceColumn, Stage, columns_of, work
+from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES, NORMALIZED, score_stages
+from interleaved_assets.pipeline.stages.names import FILTERED as NAME
+from interleaved_assets.scoring.protocol.registry import score_columns
+from interleaved_assets.selection.filters import ImageFilter, find_filter
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.stages.select_rows:select_rows"
+WORK: Final = "interleaved_assets.pipeline.work.filtered:select_rows"
 
 
 def declare(settings: Settings) -> Stage:
     """Return the stage."""
     return Stage(
-        FILTERED,
+        NAME,
         (NORMALIZED, *score_stages(settings)),
         version=3,
         settings=_settings,
         run=work(WORK),
         checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
+        columns=lambda _: INTERLEAVED_COLUMNS,
+        made_from=lambda column, _: columns_of(NORMALIZED, column),
+        decided_by=_decided_by,
         display=Display(
             "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
             "measured value and threshold.",
@@ -36,3 +43,19 @@ def _settings(settings: Settings) -> dict[str, object]:
     """Return the settings of selection and for unreferenced images. Changing a threshold changes no score."""
     unreferenced = {"unreferenced_images": settings.publish.unreferenced_images}
     return {**json.loads(selection_version(settings.selection)), "publish": unreferenced}
+
+
+def _decided_by(settings: Settings) -> tuple[SourceColumn, ...]:
+    """Return the columns that the filters compare with bounds, by filter."""
+    found: list[SourceColumn] = []
+    measured = [column.name for column in score_columns(settings.scoring)]
+    for name in settings.selection.active_filters():
+        judge = find_filter(name)
+        if not isinstance(judge, ImageFilter):
+            found += columns_of(NORMALIZED, "modality", "text_content")
+            continue
+        for column in judge.columns:
+            source = IMAGE_SCORES if column in measured else CLIP_SCORES
+            # a filter is not applied if its scores come from a stage that is turned off
+            found += columns_of(source, column) if source in score_stages(settings) else ()
+    return tuple(dict.fromkeys(found))

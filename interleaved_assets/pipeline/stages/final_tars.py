@@ -4,16 +4,17 @@ from typing import Final
 
 from interleaved_assets.pipeline.checks.rows import READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.run.stage import Display, Stage, work
-from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
+from interleaved_assets.pipeline.stages.names import FILTERED
+from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.stages.write_tars:write_tars"
+WORK: Final = "interleaved_assets.pipeline.work.final_tars:write_tars"
 
 
 def declare(_: Settings) -> Stage:
     """Return the stage."""
     return Stage(
-        FINAL_TARS,
+        NAME,
         (FILTERED,),
         version=2,
         settings=_settings,

@@ -4,10 +4,11 @@ from typing import Final
 
 from interleaved_assets.pipeline.checks.rows import ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.run.stage import Display, Stage, work
-from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, score_stages
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, score_stages
+from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT as NAME
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.stages.export_images:export_images"
+WORK: Final = "interleaved_assets.pipeline.work.image_export:export_images"
 
 
 def declare(settings: Settings) -> Stage | None:
@@ -15,7 +16,7 @@ def declare(settings: Settings) -> Stage | None:
     if not settings.export.enabled:
         return None
     return Stage(
-        IMAGE_EXPORT,
+        NAME,
         # it does not read the final tar, but runs after it, so that a shard that failed there is not exported
         (FILTERED, *score_stages(settings), FINAL_TARS),
         version=2,

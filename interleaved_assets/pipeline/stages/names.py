@@ -15,8 +15,8 @@ FILTERED: Final = "filtered"
 FINAL_TARS: Final = shard_paths.FINAL_TARS
 IMAGE_EXPORT: Final = export_names.STAGE
 
-EVERY_STAGE: Final = (NORMALIZED, IMAGE_SCORES, CLIP_SCORES, FILTERED, FINAL_TARS, IMAGE_EXPORT)
-"""All stages, in order; under some settings a data set has fewer."""
+SELECTED_FROM: Final = (NORMALIZED, IMAGE_SCORES, CLIP_SCORES, FILTERED)
+"""The stage that selects rows, and those whose outputs it reads."""
 
 RATIO: Final = "ratio"
 """The sample filter whose values are stored for the reports, and the column that has them."""

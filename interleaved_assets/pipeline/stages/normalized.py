@@ -2,26 +2,32 @@
 
 from typing import Final
 
+from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
-from interleaved_assets.pipeline.run.stage import Display, Stage, work
-from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.settings import Settings
+from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, work
+from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
+from interleaved_assets.settings import ReadingSettings, Settings
 
-WORK: Final = "interleaved_assets.pipeline.stages.normalize:normalize"
+RAW_KEY: Final = "__key__"
+"""Name that webdataset gives to the common part of the member names of a sample."""
+WORK: Final = "interleaved_assets.pipeline.work.normalized:normalize"
 
 
 def declare(_: Settings) -> Stage:
     """Return the stage."""
     return Stage(
-        NORMALIZED,
+        NAME,
         (RAW_SHARDS,),
         version=3,
         settings=_settings,
         run=work(WORK),
         checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
+        columns=lambda _: INTERLEAVED_COLUMNS,
+        made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
         display=Display(
             "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
             "and one row per document for its other fields.",
@@ -46,3 +52,24 @@ def _settings(settings: Settings) -> dict[str, object]:
         "on_materialize_error": settings.errors.on_materialize_error,
         "limits": settings.limits.model_dump(mode="json", exclude={"max_unpacked_bytes"}),
     }
+
+
+def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
+    """Return the JSON fields that a column of the row model is read from; none for columns that the reader adds."""
+    images: tuple[str, ...] = (RAW_KEY,)
+    texts: tuple[str, ...] = (TEXT_EXTENSION.removeprefix("."),)
+    if reading.layout == "interleaved":
+        images = (reading.images_field, *([reading.image_member_field] if reading.image_member_field else []))
+        texts = (reading.texts_field,)
+    match column:
+        case "sample_id":
+            return (reading.sample_id_field or RAW_KEY,)
+        case "position" | "modality":
+            return (*texts, *images[:1])
+        case "text_content":
+            return texts
+        case "content_type" | "binary_content" | "source_ref" | "materialize_error":
+            return images
+        case _:
+            field = json_field(column)
+            return () if field is None else (field,)

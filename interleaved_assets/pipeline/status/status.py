@@ -15,8 +15,7 @@ from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.run.stored_records import NOT_LISTED, list_outputs, read_valid_records
-from interleaved_assets.pipeline.stages.dag import StageDag, stage_dag
-from interleaved_assets.pipeline.stages.names import EVERY_STAGE
+from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, StageDag, stage_dag
 from interleaved_assets.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED, SELECTED_FROM
 from interleaved_assets.pipeline.status.status import URGENT, State, StatusLine, status_lines
 from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.figures.facts import ShardFacts, Tally, tallies
@@ -70,7 +70,7 @@ class ShardLine(ShardFacts):
     def selected_before(self) -> bool:
         """True if selection must run again, so that its counted drops come from earlier inputs, settings or code."""
         is_selected = self.counted_to in (FILTERED, FINAL_TARS)
-        return is_selected and self.status.stage not in (None, FINAL_TARS, IMAGE_EXPORT)
+        return is_selected and self.status.stage in SELECTED_FROM
 
     @property
     def keep_rate(self) -> float | None:

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 from interleaved_assets.io.storage import check_allowed, join
 from interleaved_assets.pipeline.raw.keys import is_key
-from interleaved_assets.pipeline.stages.names import EVERY_STAGE
+from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.shard_paths import FAILURES_FOLDER

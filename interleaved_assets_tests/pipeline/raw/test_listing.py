@@ -1,6 +1,7 @@
 """Which files are shards, and finding them by their keys, also by keys that were cut."""
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +12,10 @@ from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
 from interleaved_assets.pipeline.raw.listing import (
+    RawShard,
     RawSource,
     find_raw_shard,
+    just_written,
     list_raw_files,
     list_raw_shards,
     raw_shard_at,
@@ -194,3 +197,19 @@ def test_a_link_has_the_stamp_of_its_file_in_a_listing_and_alone(storage: Storag
     assert listed == find_raw_shard("linked", storage)
     os.utime(tmp_path / "elsewhere", (2, 2))
     assert next(iter(list_raw_shards(storage))).stamp != listed.stamp
+
+
+@pytest.mark.parametrize(
+    ("age", "written"),
+    # a negative age: the clock of this machine is behind that of the file server
+    [(0, True), (50, True), (70, False), (3600, False), (-30, True), (-50, True), (-70, False), (-86_400, False)],
+)
+def test_a_file_of_the_last_seconds_may_still_be_growing(age: float, written: bool) -> None:
+    shard = RawShard("a", "raw/a.tar", 1, f"modified:{time.time() - age}")
+    assert just_written(shard, 60) is written
+    assert not just_written(shard, 0)
+
+
+@pytest.mark.parametrize("stamp", ["etag:abc-1", "modified:None"])
+def test_objects_and_files_without_a_time_are_not_just_written(stamp: str) -> None:
+    assert not just_written(RawShard("a", "s3://raw/a.tar", 1, stamp), 60)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.lineage.columns import Lineage, SourceColumn, column_lineage, deciding_columns
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.run.stage import SourceColumn
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
@@ -21,12 +21,13 @@ def of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
     return tuple(SourceColumn(stage, column) for column in columns)
 
 
-def lineage_of(record: Record, settings: Settings) -> Lineage:
-    return column_lineage(record.stage, record.columns, settings.reading)
+def lineage_of(record: Record, settings: Settings) -> dict[str, tuple[SourceColumn, ...]]:
+    stage = stage_dag(settings)[record.stage]
+    return {name: stage.made_from(name, settings) for name in record.columns}
 
 
-def deciding(record: Record, settings: Settings) -> tuple[SourceColumn, ...]:
-    return deciding_columns(record.stage, record.inputs, settings.scoring, settings.selection)
+def with_clip(settings: Settings) -> Settings:
+    return settings.model_copy(update={"clip": settings.clip.model_copy(update={"enabled": True})})
 
 
 def test_columns_of_the_row_model_come_from_the_documents_json(settings: Settings) -> None:
@@ -78,7 +79,7 @@ def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
 def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
     columns = {field.name: str(field.type) for field in clip_schema(settings.clip, 8)}
     record = take_all(settings)["image_scores"].model_copy(update={"stage": "clip_scores", "columns": columns})
-    lineage = lineage_of(record, settings)
+    lineage = lineage_of(record, with_clip(settings))
     assert lineage["position"] == of("normalized", "position")
     assert lineage["clip_score"] == of("normalized", "binary_content", "text_content")
     assert lineage["clip_error"] == of("normalized", "binary_content", "text_content", "materialize_error")
@@ -90,16 +91,15 @@ def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -
     assert set(lineage) == set(found["normalized"].columns)
     assert all(sources == of("normalized", name) for name, sources in lineage.items())
     # clip has a threshold by default, and is not applied while its stage is off
-    assert deciding(found["filtered"], settings) == (
+    assert stage_dag(settings)["filtered"].decided_by(settings) == (
         *of("image_scores", "sharpness", "qr_area_ratio"),
         *of("normalized", "modality", "text_content"),
     )
-    with_clip = found["filtered"].model_copy(update={"inputs": {**found["filtered"].inputs, "clip_scores": "v"}})
-    *_, last = deciding(with_clip, settings)
+    *_, last = stage_dag(settings)["filtered"].decided_by(with_clip(settings))
     assert last == SourceColumn("clip_scores", "clip_score")
 
 
 def test_a_tar_has_no_columns(settings: Settings) -> None:
     record = take_all(settings)["final_tars"]
     assert lineage_of(record, settings) == {}
-    assert deciding(record, settings) == ()
+    assert stage_dag(settings)["final_tars"].decided_by(settings) == ()
