@@ -51,7 +51,7 @@ def test_trace_of_a_tar(curated: list[str], tmp_path: Path, capsys: pytest.Captu
     raw = tmp_path / "raw/a.tar"
     facts = dict(line.strip().split("  ", 1) for line in printed.split("\n\n")[0].splitlines())
     assert facts["shard"].strip() == "a"
-    assert facts["raw shard"].strip().startswith(f"{raw}  {raw.stat().st_size:,} bytes  sha256:")
+    assert facts["raw shard"].strip().startswith(f"{raw}  {raw.stat().st_size:,} bytes  xxh3:")
     assert facts["status"].strip() == "complete"
     for text in ("\nfiltered\n", '"min_sharpness": 100.0', "from image_scores", '"filters": "sharpness'):
         assert text in printed

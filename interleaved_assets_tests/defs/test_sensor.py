@@ -57,7 +57,7 @@ def test_shards_are_registered_reported_and_requested_a_few_at_a_time_and_once(o
         own.put(name, number)
     assert [own.sensor.requested() for _ in range(3)] == [["a", "b"], ["c"], []]
     assert own.sensor.observed == ["a", "b", "c"]
-    assert all(version.startswith("sha256:") for version in own.sensor.versions.values())
+    assert all(version.startswith("xxh3:") for version in own.sensor.versions.values())
     assert own.partitions() == ["a", "b", "c"]
     before = own.sensor.versions["b"]
     own.put("b", 7)
