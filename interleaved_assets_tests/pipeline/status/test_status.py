@@ -43,10 +43,13 @@ def test_a_shard_that_completed_all_stages_is_complete(settings: Settings) -> No
     ("text", "reason"),
     [
         ("[selection]\nmin_sharpness = 80\n", "filtered stale: settings changed: min_sharpness 100.0 → 80.0"),
-        ('[selection]\norder = ["sharpness"]\n', 'filtered stale: settings changed: order ["short_side", "long_side"'),
+        (
+            '[selection]\norder = ["sharpness"]\n',
+            'filtered stale: settings changed: order ["sharpness", "qr", "ratio", "clip"] → ["sharpness"], filters.clip 1',
+        ),
         (
             "[selection.own.width]\nmin = 5\n",
-            "filtered stale: settings changed: filters.width none → 1, own.width.min none → 5.0",
+            'filtered stale: settings changed: filters.width none → 1, order ["sharpness", "qr", "ratio", "clip"] → [',
         ),
         ("[scoring]\nmax_pixels = 1000\n", "image_scores stale: settings changed: max_pixels 89478485 → 1000"),
         (
