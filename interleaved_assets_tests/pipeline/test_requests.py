@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.io.storage import atomic_output
+from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
@@ -72,3 +73,21 @@ def test_an_output_that_was_replaced_after_the_listing_of_a_look(settings: Setti
     with atomic_output(settings.storage.shard(KEYS[0]).output("filtered"), settings.storage.options) as out:
         out.write(b"another")
     assert read_dataset_status(settings).find_status(KEYS[0]).text == "no filtered"
+
+
+def test_rows_by_reference_in_a_bucket(settings: Settings, s3_environment: S3Server) -> None:
+    copied = requests_of(settings, KEYS[0])
+    expected = s3_environment.fs.cat_file(settings.storage.shard(KEYS[0]).output("final_tars"))
+    storage = settings.storage.model_copy(update={"image_bytes": "referenced"})
+    by_reference = settings.model_copy(update={"storage": storage})
+    referenced = requests_of(by_reference, KEYS[0])
+    assert s3_environment.fs.cat_file(settings.storage.shard(KEYS[0]).output("final_tars")) == expected
+    assert read_dataset_status(by_reference).find_status(KEYS[0]) == COMPLETE
+    # a stage that reads images looks at the raw tar before and after, and reads it
+    more = {name: len(referenced[name]) - len(copied[name]) for name in referenced}
+    assert {name: count for name, count in more.items() if count > 6} == {}
+    raw = f"{settings.storage.raw_root}/{KEYS[0]}.tar"
+    s3_environment.fs.pipe(raw, s3_environment.fs.cat_file(raw) + bytes(10_240))
+    s3_environment.fs.rm(settings.storage.shard(KEYS[0]).record("final_tars"))
+    with pytest.raises(ShardError, match=r"0\.tar is not the raw shard that normalized was made from"):
+        take_through(stage_dag(by_reference)["final_tars"], KEYS[0], by_reference)

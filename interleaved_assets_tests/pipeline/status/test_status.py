@@ -45,7 +45,7 @@ def test_a_shard_that_completed_all_stages_is_complete(settings: Settings) -> No
         ("[selection]\nmin_sharpness = 80\n", "filtered stale: settings changed: min_sharpness 100.0 → 80.0"),
         (
             '[selection]\norder = ["sharpness"]\n',
-            'filtered stale: settings changed: order ["sharpness", "qr", "ratio", "clip"] → ["sharpness"], filters.clip 1',
+            'filtered stale: settings changed: order ["sharpness", "qr", "ratio", "clip"] → ["sharpness"]',
         ),
         (
             "[selection.own.width]\nmin = 5\n",
