@@ -1,7 +1,7 @@
 """Images that rows of a stage name in their raw shard, read from that raw shard and from no other."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, raw_content_version
@@ -10,11 +10,14 @@ from interleaved_assets.settings import StorageSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PART_BYTES: Final = 16 * 2**20
+"""Most bytes of images read at once: memory of this size is used again, and larger parts cost page faults each time."""
+
 
 def with_raw_images(
     tables: "Iterable[pa.Table]", key: str, source: RawSource | None, storage: StorageSettings, max_batch_bytes: int
 ) -> "Iterator[pa.Table]":
-    """Yield ``tables`` with the bytes of their images, in tables of whole samples of at most ``max_batch_bytes``.
+    """Yield ``tables`` with the bytes of their images, in tables of whole samples of at most ``max_batch_bytes`` or 16 MiB.
 
     The raw shard is compared with ``source`` before the first and after the last table. A raw shard that was moved is
     found by its key.
@@ -28,7 +31,7 @@ def with_raw_images(
 
     raw = judged_raw_shard(key, source, storage)
     with open_tar(raw.uri, storage.options) as tar:
-        yield from fill_referenced(tables, tar, max_batch_bytes)
+        yield from fill_referenced(tables, tar, min(max_batch_bytes, _PART_BYTES))
     if find_raw_shard(key, storage, source).stamp != raw.stamp:
         raise ShardError(f"shard {key}: {raw.uri} changed while its images were read; materialize it again")
 
