@@ -17,7 +17,9 @@ _PART_BYTES: Final = 16 * 2**20
 def with_raw_images(
     tables: "Iterable[pa.Table]", key: str, source: RawSource | None, storage: StorageSettings, max_batch_bytes: int
 ) -> "Iterator[pa.Table]":
-    """Yield ``tables`` with the bytes of their images, in tables of whole samples of at most ``max_batch_bytes`` or 16 MiB.
+    """Yield ``tables`` with the bytes of their images, in tables of whole samples.
+
+    A table has at most ``max_batch_bytes``, and at most 16 MiB.
 
     The raw shard is compared with ``source`` before the first and after the last table. A raw shard that was moved is
     found by its key.
