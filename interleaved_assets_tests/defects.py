@@ -8,8 +8,8 @@ import pytest
 
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.pipeline.run import counts
-from interleaved_assets.pipeline.work import clip_scores as score_clip
-from interleaved_assets.pipeline.work import image_scores as score_images
+from interleaved_assets.pipeline.tasks import clip_scores as score_clip
+from interleaved_assets.pipeline.tasks import image_scores as score_images
 
 
 def lose_first_row(monkeypatch: pytest.MonkeyPatch, shard: str) -> None:

@@ -24,7 +24,7 @@ ORDER = {
     ".": ("model", "io", "scoring", "selection", "export", "settings", "demo", "pipeline", "reporting", "defs", "cli"),
     "io": ("storage", "tiff", "archive", "rows", "parquet", "tar", "formats"),
     "scoring": ("images", "protocol", "scores", "clip"),
-    "pipeline": ("raw", "run", "checks", "stages", "work", "status", "lineage", "files", "release"),
+    "pipeline": ("raw", "run", "checks", "stages", "tasks", "status", "lineage", "files", "release"),
     "reporting": ("wording", "figures", "plots", "documents", "shard", "dataset", "served"),
     "cli": ("terminal", "answers", "commands"),
 }

@@ -24,7 +24,7 @@ from interleaved_assets.pipeline.run.stage import Work
 from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.pipeline.status.status import CurrentStages, shard_statuses
-from interleaved_assets.pipeline.work import clip_scores as score_clip
+from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import materialized

@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.run.parallel import parallel_map
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.outputs import scored_keys
-from interleaved_assets.pipeline.work.filtered import deciding_tables
+from interleaved_assets.pipeline.tasks.filtered import deciding_tables
 from interleaved_assets.selection.other_bounds import Outcome, changed_settings, what_if
 from interleaved_assets.settings import load_settings
 

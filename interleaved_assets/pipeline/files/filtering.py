@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.pipeline.stages.names import FILTERED
-from interleaved_assets.pipeline.work.filtered import kept_rows
+from interleaved_assets.pipeline.tasks.filtered import kept_rows
 from interleaved_assets.scoring.protocol.registry import known_scorers, score_groups
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.batch import selection_rows

@@ -16,7 +16,7 @@ from interleaved_assets.pipeline.run.counted import REPEATED_SAMPLES
 from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets.pipeline.work.normalized import read_options
+from interleaved_assets.pipeline.tasks.normalized import read_options
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.settings import Settings
 

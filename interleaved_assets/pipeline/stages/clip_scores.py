@@ -14,7 +14,7 @@ from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.scores.clip import CLIP
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.work.clip_scores:score_together"
+WORK: Final = "interleaved_assets.pipeline.tasks.clip_scores:score_together"
 
 
 def declare(settings: Settings) -> Stage | None:

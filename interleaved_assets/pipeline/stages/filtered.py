@@ -15,7 +15,7 @@ from interleaved_assets.selection.filters import ImageFilter, find_filter
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.work.filtered:select_rows"
+WORK: Final = "interleaved_assets.pipeline.tasks.filtered:select_rows"
 
 
 def declare(settings: Settings) -> Stage:

@@ -8,7 +8,7 @@ from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.work.final_tars:write_tars"
+WORK: Final = "interleaved_assets.pipeline.tasks.final_tars:write_tars"
 
 
 def declare(_: Settings) -> Stage:

@@ -8,7 +8,7 @@ from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, score
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT as NAME
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.work.image_export:export_images"
+WORK: Final = "interleaved_assets.pipeline.tasks.image_export:export_images"
 
 
 def declare(settings: Settings) -> Stage | None:

@@ -13,7 +13,7 @@ from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_columns, scoring_packages, scoring_version
 from interleaved_assets.settings import Settings
 
-WORK: Final = "interleaved_assets.pipeline.work.image_scores:score"
+WORK: Final = "interleaved_assets.pipeline.tasks.image_scores:score"
 
 
 def declare(_: Settings) -> Stage:

@@ -14,7 +14,7 @@ from interleaved_assets.settings import ReadingSettings, Settings
 
 RAW_KEY: Final = "__key__"
 """Name that webdataset gives to the common part of the member names of a sample."""
-WORK: Final = "interleaved_assets.pipeline.work.normalized:normalize"
+WORK: Final = "interleaved_assets.pipeline.tasks.normalized:normalize"
 
 
 def declare(_: Settings) -> Stage:

@@ -17,7 +17,7 @@ from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT, NORMALIZED
-from interleaved_assets.pipeline.work.part_tars import stored_parts
+from interleaved_assets.pipeline.tasks.part_tars import stored_parts
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 

@@ -14,7 +14,7 @@ from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.work.filtered import deciding_rows, deciding_tables
+from interleaved_assets.pipeline.tasks.filtered import deciding_rows, deciding_tables
 from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths

@@ -17,8 +17,8 @@ from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
-from interleaved_assets.pipeline.work.part_tars import UNSPLIT, WrittenTar, part_tars
-from interleaved_assets.pipeline.work.split import split_evenly
+from interleaved_assets.pipeline.tasks.part_tars import UNSPLIT, WrittenTar, part_tars
+from interleaved_assets.pipeline.tasks.split import split_evenly
 from interleaved_assets.settings.sections import FinalTarsSettings
 
 MAX_TARS: Final = 256
