@@ -1,4 +1,4 @@
-"""What a format of shard files is: one object with all that is known of it."""
+"""The object that carries all that is known of a format of shard files."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

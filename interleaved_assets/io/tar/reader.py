@@ -95,7 +95,7 @@ def read_tar_shard(
 
 
 class ReadOptions(NamedTuple):
-    """How shard files are read; see :func:`read_tar_shard`."""
+    """Options of reading a shard file; see :func:`read_tar_shard`."""
 
     layout: ShardLayout = ShardLayout()
     max_batch_bytes: int | None = None

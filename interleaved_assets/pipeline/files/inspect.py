@@ -1,4 +1,4 @@
-"""What is in one shard file: counts, columns, images by format and size, errors, first documents."""
+"""Contents of one shard file: counts, columns, images by format and size, errors, first documents."""
 
 from collections import Counter
 from typing import Any, Final

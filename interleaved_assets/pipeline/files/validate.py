@@ -1,4 +1,4 @@
-"""Whether a shard file is sound: what is wrong with it, by code."""
+"""Findings about one shard file, by code; a sound file has none."""
 
 from collections import Counter
 from typing import Final, Literal

@@ -21,6 +21,7 @@ from interleaved_assets.io.storage import (
     read_small,
     read_stamp,
 )
+from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.settings.shard_paths import PART_MARK, ShardPaths, is_rows_role
@@ -152,6 +153,11 @@ class Record(Facts):
     """The raw shard that the outputs were made from, as it was when ``normalized`` read it."""
     seconds: float | None = None
     """Seconds that the stage took; None in records of older versions."""
+
+    @property
+    def names_images(self) -> bool:
+        """True if the rows name their images in the raw shard instead of holding them."""
+        return self.columns.get(BINARY_SIZE) == BINARY_SIZE_TYPE
 
     @property
     def rows_files(self) -> dict[str, OutputFile]:

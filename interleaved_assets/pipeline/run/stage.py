@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE, Column
+from interleaved_assets.model.columns import BINARY_SIZE, Column
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.run.check import ShardCheck
@@ -66,8 +66,7 @@ class ShardTask:
         bound = allowed if most_bytes is None else min(allowed, most_bytes)
         wanted = None if columns is None else {*columns, "sample_id"}
         record = self.read[stage]
-        names_images = record.columns.get(BINARY_SIZE) == BINARY_SIZE_TYPE
-        is_referenced = with_bytes and names_images and (wanted is None or "binary_content" in wanted)
+        is_referenced = with_bytes and record.names_images and (wanted is None or "binary_content" in wanted)
         needed = wanted | {"position", "source_ref", BINARY_SIZE} if is_referenced and wanted else wanted
         tables = read_parquet_shard(
             self.paths.output(stage), columns=needed, max_batch_bytes=bound, storage_options=self.options

@@ -1,5 +1,6 @@
 """The documents of a shard of the project, with all facts that their page shows."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ from interleaved_assets.io.formats.parquet import PARQUET
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.storage import files_below, join
 from interleaved_assets.io.tar.reader import ReadOptions
-from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE, REQUIRED_COLUMNS
-from interleaved_assets.model.errors import ShardError
+from interleaved_assets.model.columns import BINARY_SIZE, REQUIRED_COLUMNS
+from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
@@ -29,6 +30,8 @@ from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
+
+logger = logging.getLogger(__name__)
 
 PREVIEWS: Final = 250
 """Most images for which a page can show larger pictures than thumbnails."""
@@ -83,8 +86,13 @@ def shard_documents(
     pictures = thumbnails_of(facts.scores, chosen.sample_ids)
     images = pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py()
     if with_previews and (images <= PREVIEWS or not pictures):
-        for part in _with_images(key, rows_of(chosen.sample_ids, _read(paths, _IMAGE_COLUMNS)), settings):
-            pictures |= previews_of(part)
+        try:
+            for part in _with_images(key, rows_of(chosen.sample_ids, _read(paths, _IMAGE_COLUMNS)), settings):
+                pictures |= previews_of(part)
+        except (StorageError, ShardError) as error:
+            if not pictures or isinstance(error, StorageUnavailable):
+                raise
+            logger.warning("the pictures are the stored thumbnails: %s", error)
     documents = build_documents(
         chosen.sample_ids,
         rows,
@@ -133,7 +141,7 @@ def _read(paths: ShardPaths, columns: Collection[str]) -> Iterator[pa.Table]:
 def _with_images(key: str, tables: Iterable[pa.Table], settings: Settings) -> Iterable[pa.Table]:
     """Return normalized rows with the bytes of their images, which they may only name in the raw shard."""
     record = read_record(settings.storage.shard(key).record(NORMALIZED), settings.storage.options)
-    if record is None or record.columns.get(BINARY_SIZE) != BINARY_SIZE_TYPE:
+    if record is None or not record.names_images:
         return tables
     return with_raw_images(tables, key, record.source, settings.storage, BATCH_BYTES)
 

@@ -313,3 +313,14 @@ def test_an_image_that_is_no_image_is_an_error_of_its_row(tmp_path: Path) -> Non
 def test_the_setting_is_one_of_two(tmp_path: Path) -> None:
     with pytest.raises(InterleavedError, match=r"storage\.image_bytes"):
         project(tmp_path, 'image_bytes = "linked"\n')
+
+
+def test_a_page_has_the_stored_thumbnails_once_the_raw_shard_is_gone(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    through(settings)
+    (tmp_path / "raw/a.tar").unlink()
+    monkeypatch.chdir(tmp_path)
+    assert main(["view", "a", "--out", "page.html"]) == 0
+    assert (tmp_path / "page.html").read_text().count("data:image/") >= 5
+    assert "the pictures are the stored thumbnails: shard 'a' is not below" in caplog.text
