@@ -21,7 +21,8 @@ help:
 	@echo "make demo    install, draw demo shards, materialize every asset, print a summary"
 	@echo "make ui      the Dagster UI on that data, http://127.0.0.1:$(UI_PORT), and interleaved serve"
 	@echo "make test    the tests (no system packages, no GPU, no network)"
-	@echo "make test-all  tests that need PostgreSQL, PgBouncer, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip)"
+	@echo "make test-all  tests that need PostgreSQL, PgBouncer, Chromium, Caddy, libzbar or Ray; installs these (apt-get, pip);"
+	@echo "             and more examples of the properties"
 	@echo "make check   lint, format and types"
 	@echo "make docs    the pages that are made from the code: settings, errors, library reference"
 	@echo "make screenshots  the pictures of README and docs, with the demo and Chromium (installs what make test-all does)"
@@ -75,7 +76,7 @@ RAY_TESTS := interleaved_assets_tests/deploy/test_ray.py
 # Ray cluster work under time limits on all cores, and so have the machine for themselves. Both parts run in any case.
 test-all: $(BIN)/.installed-all
 	@status=0; set -x; \
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m system --no-skips --ignore $(RAY_TESTS) || status=1; \
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "system or hypothesis" --hypothesis-profile many --no-skips --ignore $(RAY_TESTS) || status=1; \
 	$(BIN)/python -m pytest -m system --no-skips $(RAY_TESTS) || status=1; \
 	exit $$status
 

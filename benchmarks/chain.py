@@ -83,7 +83,7 @@ def content(folder: Path) -> str:
 
 
 def _outputs(folder: Path) -> Iterator[Path]:
-    for stored in ("image_scores", "sample_scores", "tars", "dropped"):
+    for stored in ("image_scores", "document_scores", "sample_scores", "tars", "dropped"):
         yield from (path for path in (folder / stored).rglob("*") if path.is_file())
 
 

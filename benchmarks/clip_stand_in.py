@@ -29,13 +29,14 @@ from torch.utils.data import DataLoader
 
 from benchmarks.clip import photo, read, write_shards
 from benchmarks.figures import markdown_table, replace_figures
+from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.scoring.clip.image import Preprocess
 from interleaved_assets.scoring.clip.samples import Pixels, Tokens
 from interleaved_assets.scoring.clip.scorer import ClipScorer
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.clip.stream import ClipStats, ScoreStream
 from interleaved_assets.scoring.clip.text import Tokenizer
-from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
+from interleaved_assets.scoring.images.decoders import decoders_for_threads
 
 WIDTH = 768
 CONFIG = PreprocessCfg(size=224)

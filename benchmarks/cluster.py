@@ -38,7 +38,7 @@ _SETTINGS: Final = {
     "INTERLEAVED_RUN__SHARDS_PER_RUN": "10000",
 }
 _EMPTY_TASKS = 300
-_OUTPUTS = ("normalized", "image_scores", "filtered", "tars", "dropped", "sample_scores")
+_OUTPUTS = ("normalized", "image_scores", "document_scores", "filtered", "tars", "dropped", "sample_scores")
 
 
 def main() -> None:

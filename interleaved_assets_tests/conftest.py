@@ -1,28 +1,36 @@
 """Fixtures for all tests, the option under which a skipped test is a failure, and what keeps out the machine's part."""
 
+import fcntl
 import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
 
-from interleaved_assets_tests.projects import settings
-from interleaved_assets_tests.s3 import bucket, s3_environment, s3_server
+from interleaved_assets.demo.shards import write_demo_shards
+from interleaved_assets_tests.projects import settings, tmp_path
+from interleaved_assets_tests.s3 import api_of_s3_read_once, bucket, s3_environment, s3_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
-__all__ = ["bucket", "s3_environment", "s3_server", "settings"]
+__all__ = ["api_of_s3_read_once", "bucket", "s3_environment", "s3_server", "settings", "tmp_path"]
 
-# The same examples in every run, and as much time for each as the machine takes.
-hypothesis.settings.register_profile(
-    "ours", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+# The same examples in every run, and as much time for each as the machine takes; more of them in `make test-all`.
+for profile, max_examples in {"ours": 25, "many": 200}.items():
+    hypothesis.settings.register_profile(
+        profile,
+        deadline=None,
+        derandomize=True,
+        max_examples=max_examples,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 hypothesis.settings.load_profile("ours")
 
 # For the processes that tests start as well: nothing is written to the home folder, and no proxy asked for loopback.
@@ -74,6 +82,19 @@ def _strict(report: Report, config: pytest.Config) -> Report:
         report.outcome = "failed"
         report.longrepr = f"skipped, and --no-skips is given: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def demo_raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A raw root with the demo's shards, drawn once for all processes of pytest-xdist; to be read only."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "demo-raw"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            write_demo_shards(folder.with_suffix(".unfinished"))
+            folder.with_suffix(".unfinished").rename(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")

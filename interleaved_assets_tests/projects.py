@@ -9,8 +9,9 @@ import pytest
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.restorable import Restorable
 
 _NO_SHARDS: Mapping[str, int] = MappingProxyType({})
 
@@ -41,8 +42,36 @@ def make_project(
     return settings
 
 
+_made: dict[str, Restorable] = {}
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder; the one of the fixture ``settings`` if stages are done for some of its shards.
+
+    These take long, and so one project is made for all tests with the same arguments. Each gets it as it was made, and
+    after one that wrote into a file instead of replacing it the project is made anew.
+    """
+    marker = request.node.get_closest_marker("project")
+    if not _has_stages_done(marker) or "settings" not in request.fixturenames:
+        return tmp_path
+    key = repr((marker.args, marker.kwargs))
+    if key not in _made or not _made[key].is_as_made():
+        folder = tmp_path_factory.mktemp("made") / "project"
+        folder.mkdir()
+        make_project(folder, *marker.args, **marker.kwargs)
+        _made[key] = Restorable(folder)
+    return _made[key].restore()
+
+
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Those of a project below ``tmp_path``, made with the arguments of the marker ``project`` where there is one."""
     marker = request.node.get_closest_marker("project")
+    if _has_stages_done(marker):
+        return load_settings(tmp_path / "interleaved.toml")
     return make_project(tmp_path, *marker.args, **marker.kwargs) if marker else make_project(tmp_path)
+
+
+def _has_stages_done(marker: pytest.Mark | None) -> bool:
+    return marker is not None and "done" in marker.kwargs

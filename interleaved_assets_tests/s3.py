@@ -1,5 +1,6 @@
 """A real S3 server for the tests: SeaweedFS, started once a session on free ports of the loopback interface."""
 
+import functools
 import itertools
 import json
 import os
@@ -8,6 +9,8 @@ import subprocess
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,14 @@ import fsspec
 import pytest
 import s3fs
 from botocore.exceptions import BotoCoreError
+from botocore.loaders import JSONFileLoader
 
 from interleaved_assets_tests.ports import free_ports, listens, wait_until_up
 
 _SERVICES = ("master.port", "volume.port", "filer.port", "s3.port")
 _START_SECONDS = 300
+# Left to itself the server makes volumes for each bucket, and the first write to one waits 0.2 s for that.
+_ONE_COLLECTION = {"locations": [{"locationPrefix": "/buckets/", "collection": "tests", "volumeGrowthCount": 1}]}
 
 
 @dataclass
@@ -27,6 +33,8 @@ class S3Server:
     """A running server; ``storage_options`` may do everything, ``reader_options`` only read the bucket ``shared``."""
 
     endpoint_url: str
+    filesystems: dict[str, s3fs.S3FileSystem] = field(default_factory=dict)
+    """Those made while the server is the environment's S3."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -58,12 +66,21 @@ class S3Server:
 
 
 @pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+def api_of_s3_read_once() -> Iterator[None]:
+    """Botocore reads and parses the description of S3 anew for each client."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory, api_of_s3_read_once: None) -> Iterator[S3Server]:
     folder = tmp_path_factory.mktemp("s3")
     ports = free_ports(2 * len(_SERVICES))
     process, server = _start(folder, ports)
     try:
         wait_until_up(process, lambda: _probe(server), _START_SECONDS, folder / "log", (OSError, BotoCoreError))
+        _configure(ports[2 * _SERVICES.index("filer.port")])
         server.fs.mkdir("shared")
         yield server
     finally:
@@ -82,13 +99,13 @@ def bucket(s3_server: S3Server) -> str:
 
 
 @pytest.fixture
-def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """The server as the environment's S3, so that no storage options are needed."""
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    yield s3_server
-    s3fs.S3FileSystem.clear_instance_cache()
+    # filesystems made in another environment are not used here, nor are these used there
+    monkeypatch.setattr(s3fs.S3FileSystem, "_cache", s3_server.filesystems)
+    return s3_server
 
 
 def _start(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], S3Server]:
@@ -108,16 +125,16 @@ def _start(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], S3S
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",
         "-master.telemetry=false",
+        "-master.peers=none",  # one master that is the leader from the start: an election takes up to 6 s
         "-master.volumeSizeLimitMB=64",
-        # each bucket has volumes of its own; left to itself the server allows as many as the free disk holds full ones,
-        # and then refuses the writes to every further bucket
+        # left to itself the server allows as many volumes as the free disk holds full ones, and then refuses to write
         "-volume.max=10000",
         f"-filer.localSocket={folder / 'filer.sock'}",
     ]
     for number, service in enumerate(_SERVICES):
         arguments += [f"-{service}={ports[2 * number]}", f"-{service}.grpc={ports[2 * number + 1]}"]
-    # one volume for a new bucket; the server's own number is seven
-    environment = os.environ | {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
+    # volumes are made one by one; the server's own number is seven. A quarter less work for the garbage collector.
+    environment = os.environ | {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1", "GOGC": "400"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [weed, "-logtostderr", "server", *arguments], stdout=log, stderr=log, cwd=folder, env=environment
@@ -130,6 +147,13 @@ def _probe(server: S3Server) -> None:
     listens(int(server.endpoint_url.rpartition(":")[2]))  # or else the client tries on its own, for 20 s
     server.fs.makedirs("ready", exist_ok=True)
     server.fs.pipe("ready/probe", b"probe")
+
+
+def _configure(filer_port: int) -> None:
+    connection = HTTPConnection("127.0.0.1", filer_port, timeout=60)
+    connection.request("PUT", "/etc/seaweedfs/filer.conf", json.dumps(_ONE_COLLECTION))
+    assert connection.getresponse().status == HTTPStatus.CREATED
+    connection.close()
 
 
 def _identity(name: str, *actions: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 starts the worker ``own_io``, and ``scale`` starts ``scale_probe``.
 """
 
+import gzip
 import importlib
 import json
 import re
@@ -67,12 +68,36 @@ def test_scores(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "decided in" in start("scores", "--images", "2", "--threads", "1", "--stored", "1000")
 
 
+def test_warc(start: Start, tmp_path: Path) -> None:
+    assert "| 1 | " in start("warc", "--count", "2", "--processes", "1")
+    for folder in ("html", "ground-truth"):
+        (tmp_path / folder).mkdir()
+    html = "<nav>not these</nav><main><p>Some words and others.</p></main>"
+    (tmp_path / "html/0001.html.gz").write_bytes(gzip.compress(html.encode()))
+    truth = {"url": "https://a.example/", "ground_truth": {"main_content": "Some words, and more."}}
+    (tmp_path / "ground-truth/0001.json").write_text(json.dumps(truth))
+    printed = start("warc", "--pages", tmp_path, "--processes", "1")
+    assert "| interleaved-assets | 1 | 0.750 | 0.750 | 0.750 |" in printed
+    assert "| article, interleaved-assets | 1 | 0.750 | 0.750 | 0.750 | |" in printed
+
+
+def test_pdf(start: Start) -> None:
+    assert "| report.pdf | 6 | " in start("pdf")
+
+
+def test_text_scores(start: Start) -> None:
+    figures = json.loads(start("text_scores", "--megabytes", "0.05"))
+    speeds = figures["speeds"]
+    assert {"all rules", "all rules, 2 threads", "words", "repetition"} <= set(speeds)
+    assert all(speed["mb_per_second"] > 0 for speed in speeds.values())
+
+
 def test_dataset_and_a_turn_of_the_chain(start: Start, tmp_path: Path, noise: None) -> None:
     said = start("dataset", "--output", tmp_path, "--form", "jpeg", "--shards", "1", "--samples", "2")
     raw = tmp_path / "jpeg-seed20240717"
     assert said.endswith(f"in {raw}\n")
     figures = json.loads(start("chain_turn", "stages", "--raw", raw, "--work", tmp_path / "turn"))
-    assert list(figures["by_stage"]) == ["normalized", "image_scores", "filtered", "final_tars"]
+    assert list(figures["by_stage"]) == ["normalized", "image_scores", "document_scores", "filtered", "final_tars"]
 
 
 @pytest.mark.system  # its webdataset loader imports torch

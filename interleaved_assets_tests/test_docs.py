@@ -110,7 +110,7 @@ def test_every_check_sensor_and_schedule_has_a_line(tmp_path: Path) -> None:
 def test_every_check_is_listed_with_the_assets_that_have_it(tmp_path: Path) -> None:
     graph = build_definitions(project(tmp_path)).resolve_asset_graph()
     checks_of = {name: stage.checks for name, stage in stage_dag(project(tmp_path)).items()}
-    scores = {"image_scores"}
+    scores = {"image_scores", "document_scores"}
     chain = {"normalized", *scores, "filtered", "final_tars"}
     rows = re.findall(r"^\| (● )?`(\w+)` \| ([^|]+) \| [^|]+ \| [^|]+ \|$", TEXT, flags=re.MULTILINE)
     held = {name for mark, name, _ in rows if mark}

@@ -14,7 +14,6 @@ from interleaved_assets.cli import main
 from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.defs.demo import PAGES as PAGES_OF_UI
 from interleaved_assets.defs.demo import SETTINGS, summary_table
-from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.demo.shards import SEED, SHARDS
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.documents import good_shard
@@ -38,6 +37,8 @@ PYTHON_RUN_BY = {
     "docs/extending.md": "selection/test_extending_docs.py",
     "docs/formats.md": "test_formats_docs.py",
     "docs/library.md": "test_docs_code.py",
+    "docs/sources.md": "test_sources_docs.py",
+    "docs/rewriting.md": "rewriting/test_rewriting_docs.py",
     "docs/training.md": "test_training_docs.py",
 }
 """The test that runs all Python blocks of a page."""
@@ -185,7 +186,7 @@ def test_the_readme_shows_what_the_demo_prints(raw: Path) -> None:
     name = f"{key}.tar"
     tar = raw / "data/raw" / name
     tar.parent.mkdir(parents=True)
-    tar.write_bytes(pack_tar(SHARDS[name](np.random.default_rng([SEED, zlib.crc32(name.encode())]))))
+    tar.write_bytes(SHARDS[name](np.random.default_rng([SEED, zlib.crc32(name.encode())])))
     take_all(settings, key)
     console = Console(width=150, record=True, file=(raw / "printed").open("w"))
     console.print(summary_table(settings, [key]))

@@ -22,6 +22,7 @@ NOT_OF_INPUTS = ("reporting", "defs")
 ROW_OF = {
     "DEFAULT_MAX_PIXELS": "`max_pixels`: width × height of an image",
     "LARGEST_BYTES": "settings file",
+    "LARGEST_LIST_BYTES": "list of words of `[documents]`",
     "LARGEST_SIDE": "bound on a side of an image",
     "LONGEST_CONTENT": "text of a dropped row in the table of `drops`",
     "LONGEST_LINE": "line of an error message",
@@ -35,6 +36,8 @@ ROW_OF = {
     "MAX_NULL_BYTES": "row of nulls in columns of stated types",
     "MAX_ROW_BYTES": "decoded row of a Parquet file",
     "MAX_TARS": "final tars of a shard that is split",
+    "MOST_DOCUMENT_BYTES": "text of a document that scorers other than `words` measure",
+    "MOST_LANGUAGE_CHARACTERS": "characters of a text that the scorer `language` sees",
     "_LARGEST_MAX_PIXELS": "largest value of `max_pixels`",
     "_LONGEST_LINE": "characters of a line that CLIP's tokenizer cleans at once",
     "_LONGEST_TEXT": "text shown by `inspect`",
@@ -42,10 +45,17 @@ ROW_OF = {
     "_MAX_DEPTH": "levels of a column made from JSON",
     "_MAX_END": "end of a member in a tar",
     "_MAX_JSON_DEPTH": "levels of a document",
+    "_MOST_ATTRIBUTES": "attributes of an element of a page",
     "_MOST_BYTES": "size in the settings",
+    "_MOST_DAMAGED": "damaged places in a web archive",
+    "_MOST_FORMS": "levels of forms of a PDF page with images",
+    "_MOST_IMAGE_PIXELS": "pixels of an image or page of a PDF file",
+    "_MOST_PAGE_BYTES": "text of a page of a PDF file",
     "_MOST_ENTRIES": "tags in the Exif or GPS directory of a TIFF",
     "_MOST_GAPS": "nulls in a written document for positions without a row",
     "_MOST_LINES": "lines of a message about settings",
+    "_MOST_NESTED": "levels of a page's elements",
+    "_MOST_TAGS": "tags of a page",
 }
 """The row of the page that describes each constant."""
 

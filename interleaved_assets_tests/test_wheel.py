@@ -87,6 +87,6 @@ def test_its_command_runs(run: Callable[..., str]) -> None:
 
 def test_its_demo_needs_no_file_of_the_repository(run: Callable[..., str]) -> None:
     text = run("interleaved", "demo")
-    assert "8 demo shards in " in text
+    assert "11 demo shards in " in text
     assert "dagster dev -m interleaved_assets.definitions" in text
-    assert "│ complete │      8 │" in run("interleaved", "status")
+    assert "│ complete │     11 │" in run("interleaved", "status")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.acero  # loaded at first use otherwise, in each child anew
 import pyarrow.dataset
 
-from benchmarks.fuzz import checks, documents, image_checks, images, parquets, tars, tiffs
+from benchmarks.fuzz import checks, documents, image_checks, images, parquets, pdfs, tars, tiffs, url_documents, warcs
 from benchmarks.fuzz.mutate import mutated, overwritten, perhaps
 from interleaved_assets.io import parquet_shard
 
@@ -186,6 +186,10 @@ KINDS: Final[dict[str, Check]] = {
     "foreign parquet, footer": _foreign_footer,
     "parquet columns": _columns,
     "locators": _locators,
+    "warc": warcs.check_warc,
+    "jsonl": url_documents.check_jsonl,
+    "url parquet": url_documents.check_url_parquet,
+    "pdf": pdfs.check_pdf,
 }
 """By name; a case's kind is its number modulo their count."""
 

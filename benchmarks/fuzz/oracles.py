@@ -66,13 +66,14 @@ def tarfile_members(path: Path) -> dict[str, list[bytes]] | None:
     try:
         with tarfile.open(path) as tar:
             for info in tar:
-                if info.size > _LARGEST_MEMBER:
+                # tarfile takes an empty size in a pax header for 0, POSIX and GNU tar for none, as we do
+                if info.size > _LARGEST_MEMBER or info.pax_headers.get("size") == "":
                     return None
                 # a type that is unknown stands for a regular file, but GNU tar has three that are none
                 is_file = info.isreg() or info.type not in (*tarfile.SUPPORTED_TYPES, *_GNU_TYPES)
                 if is_file and (opened := tar.extractfile(info)):
                     found.setdefault(info.name, []).append(opened.read())
-            # tarfile ends without an error at a damaged pax header or one with an empty size; GNU tar goes on, as we do
+            # tarfile ends without an error at a damaged pax header; GNU tar goes on, as we do
             tar.fileobj.seek(tar.offset)
             if any(tar.fileobj.read(tarfile.BLOCKSIZE)):
                 return None
@@ -82,15 +83,25 @@ def tarfile_members(path: Path) -> dict[str, list[bytes]] | None:
 
 
 def _has_two_long_names(content: bytes) -> bool:
-    """Whether a GNU header with a name follows another: tarfile takes the first name, GNU tar and we the last."""
+    """Whether a GNU header with a name comes after another of the same member: tarfile takes the first, we the last.
+
+    GNU tar takes the last one too. Headers of other extensions may stand between the two.
+    """
     at = -1
     while (at := content.find(_LONG_NAME, at + 1)) >= 0:
-        digits = content[at + 124 : at + 136].strip(b"\0 ")
-        size = int(digits, 8) if digits and not digits.strip(b"01234567") else 0
-        following = at + tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        following = _after(content, at)
+        while content[following + 156 : following + 157] in (b"x", b"X"):
+            following = _after(content, following)
         if content.startswith(_LONG_NAME, following):
             return True
     return False
+
+
+def _after(content: bytes, at: int) -> int:
+    """The place of the block after the header at ``at`` and its data."""
+    digits = content[at + 124 : at + 136].strip(b"\0 ")
+    size = int(digits, 8) if digits and not digits.strip(b"01234567") else 0
+    return at + tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
 def check_against_tarfile(table: pa.Table, path: Path, *, plain_layout: bool) -> None:

@@ -35,8 +35,9 @@ def _raw_shards(storage: StorageSettings) -> dg.SourceAsset:
         name=RAW_SHARDS,
         partitions_def=shards,
         group_name="ingest",
-        description="Raw MINT-1T style tars below storage.raw_root, one partition each. They are observed, not "
-        "materialized: the Events tab shows URI, size and version of each, and Dagster counts all of them as missing.",
+        description="Raw shards below storage.raw_root, one partition each: tars, and files of the other formats. "
+        "They are observed, not materialized: the Events tab shows URI, size and version of each, and Dagster counts "
+        "all of them as missing.",
         tags={"layer": "raw", "dagster/kind/tar": ""},
     )
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:

@@ -54,7 +54,7 @@ def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckRe
         check_name=PUBLISHED_ONCE,
         passed=not found,
         severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(found) or "every final tar has its raw tar, and no content is published twice",
+        description=" ".join(found) or "every final tar has its raw shard, and no content is published twice",
         metadata={
             "vanished_but_published": len(gone),
             "failed_but_published": len(data.published_before_failing()),
@@ -87,9 +87,9 @@ def figures(data: DatasetAggregate) -> dict[str, Any]:
 
 
 _PUBLISHED_ONCE: Final = (
-    "The raw tar of every final tar exists and has not failed since, and no two final tars have the same content, as "
-    "after a raw tar was renamed. interleaved forget, or the job forget_shards, removes what a shard without a raw tar "
-    "has left."
+    "The raw shard of every final tar exists and has not failed since, and no two final tars have the same content, as "
+    "after a raw shard was renamed. interleaved forget, or the job forget_shards, removes what is left of a "
+    "shard whose raw shard is gone."
 )
 
 

@@ -51,7 +51,7 @@ SETTINGS = """\
 # Written by `interleaved demo`. Every key with its unit, range and default: `interleaved settings`.
 
 [storage]
-raw_root = "data/raw"       # folder with the raw tars
+raw_root = "data/raw"       # folder with the raw shards
 output_root = "data/out"    # folder for all outputs
 
 [errors]
@@ -254,7 +254,7 @@ def summary_table(settings: Settings, keys: Sequence[str]) -> Table:
 
     Drops and errors are numbers of rows. The reasons stand below the shard, so that they fit into 80 columns.
     """
-    table = Table(title="Demo shards, from raw tar to final tar", title_justify="left")
+    table = Table(title="Demo shards, from raw shard to final tar", title_justify="left")
     table.add_column("shard, and main reasons", overflow="fold")
     for column in ("samples", "images", "rows", "dropped", "errors"):
         table.add_column(column, justify="right", no_wrap=True)

@@ -20,15 +20,15 @@ FORGET_SHARDS: Final = "forget_shards"
 class ForgetConfig(dg.Config):
     """The shards that the job forgets; by default nothing is removed."""
 
-    shards: list[str] = Field(default=[], description="Keys of the shards to forget, whose raw tars are gone.")
-    vanished: bool = Field(default=False, description="Instead of shards: all that have outputs but no raw tar.")
+    shards: list[str] = Field(default=[], description="Keys of the shards to forget, whose raw shards are gone.")
+    vanished: bool = Field(default=False, description="Instead of shards: all that have outputs but no raw shard.")
     dry_run: bool = Field(default=True, description="Only log what would be removed.")
 
 
 def build_forget_job(settings: Settings) -> dg.JobDefinition:
-    """Return the job that removes all stored files of shards whose raw tar is gone, and their partitions."""
+    """Return the job that removes all stored files of shards whose raw shard is gone, and their partitions."""
 
-    @dg.op(description="Removes partition, records and outputs of shards whose raw tar is gone.")
+    @dg.op(description="Removes partition, records and outputs of shards whose raw shard is gone.")
     def forget(context: dg.OpExecutionContext, config: ForgetConfig) -> None:
         try:
             keys = vanished_shards(settings.storage) if config.vanished else config.shards
@@ -45,8 +45,8 @@ def build_forget_job(settings: Settings) -> dg.JobDefinition:
     @dg.job(
         name=FORGET_SHARDS,
         executor_def=dg.in_process_executor,
-        description="Removes partition, records and outputs of shards whose raw tar is gone. A dry run unless dry_run "
-        "is set to false in the Launchpad.",
+        description="Removes partition, records and outputs of shards whose raw shard is gone. A dry run unless "
+        "dry_run is set to false in the Launchpad.",
     )
     def job() -> None:
         forget()
@@ -60,7 +60,7 @@ def forgettable(
     """Return, by shard, URI and size in bytes of every file stored for it, in the order in which to remove them.
 
     Raises:
-        OptionError: a key cannot be that of a shard, its raw tar still exists, or a run works on it.
+        OptionError: a key cannot be that of a shard, its raw shard still exists, or a run works on it.
         StorageError: the storage refuses to list files or to read their sizes.
     """
     files = files_to_forget(keys, settings.storage)

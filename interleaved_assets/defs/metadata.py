@@ -11,6 +11,7 @@ from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.reporting.served.places import url_of
 from interleaved_assets.settings import Settings
+from interleaved_assets.settings.shard_paths import CHANGES
 
 # Tag names of Dagster, from which its staleness and its UI read versions.
 DATA_VERSION = "dagster/data_version"
@@ -69,6 +70,8 @@ def shard_metadata(outcome: StageOutcome, settings: Settings, extra: Mapping[str
         metadata["unchanged"] = True
     if record.dropped:
         metadata["ledger"] = place_of(record.outputs["ledger"].uri, settings)
+    if CHANGES in record.outputs:
+        metadata[CHANGES] = dg.MetadataValue.path(record.outputs[CHANGES].uri)
     metadata["record"] = place_of(settings.storage.shard(record.shard).record(record.stage), settings)
     return metadata
 

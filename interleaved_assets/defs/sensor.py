@@ -121,7 +121,7 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
 
 
 def _unused(absent: set[str], context: dg.SensorEvaluationContext, settings: Settings) -> set[str]:
-    """Return the registered shards without a raw tar and without stored files, on which no run works.
+    """Return the registered shards without a raw shard and without stored files, on which no run works.
 
     They are left over from another raw root, from shards that never completed a stage, and from forgotten shards.
     """

@@ -58,7 +58,7 @@ TOPICS: Final = (
         ("the observatory", "the dark side of the hill", "the dome", "the roof terrace"),
         ("the phases of the moon", "a double star", "the exposure time", "the star chart", "the finder scope"),
         ("the astronomer", "a visiting class", "the night assistant", "the club's oldest member"),
-        ("observes", "distributions", "calibrates", "explains", "looks up"),
+        ("observes", "charts", "calibrates", "explains", "looks up"),
     ),
 )
 

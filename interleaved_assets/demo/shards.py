@@ -5,11 +5,14 @@
     web/articles-000.tar      a file per picture (jpg, png, webp); portrait, landscape and very wide ones
     web/flyers-000.tar        QR codes on 2 % to 30 % of the area, upright and turned, and pictures without
     web/galleries-000.tar     nearly all pictures, nearly all text, only text
+    web/pages-000.tar         spam, repetition, German, personal data, boilerplate: for filters and functions of texts
     crawl-2/captions-000.tar  captions that describe the picture, and captions of another picture
     crawl-2/mixed-keys.tar    keys, types and nulls that differ from document to document; equal stems in two folders
+    mint/report.pdf           a printed report: texts around pictures, and a page that is a scan without text
+    crawl-2/archive.warc.gz   web pages with menus, footers and pictures, some of which the archive does not have
     crawl-2/damaged.tar       missing, undecodable and unreferenced members, broken JSON, a repeated id, a short TIFF
 
-The JSON of each document explains its purpose under ``demo_note``.
+The JSON of each document in a tar explains its purpose under ``demo_note``.
 """
 
 import hashlib
@@ -23,9 +26,12 @@ import numpy as np
 
 from interleaved_assets.demo.damage import damaged_members
 from interleaved_assets.demo.documents import Document, Item, Member, file_members, pack_tar, tiff_members
+from interleaved_assets.demo.pdf_report import pdf_report
 from interleaved_assets.demo.pictures import Picture, blurred, flyer, grey, sharp, with_qr_code
 from interleaved_assets.demo.prose import heading, paragraph, pick_topic
 from interleaved_assets.demo.scenes import compose
+from interleaved_assets.demo.web_archive import web_archive
+from interleaved_assets.demo.web_pages import web_pages
 from interleaved_assets.io.storage import atomic_output
 
 SEED: Final = 20240611
@@ -42,9 +48,8 @@ def write_demo_shards(folder: Path | str) -> list[Path]:
     modification time stays; other files are not changed.
     """
     written = []
-    for name, members in demo_shards():
+    for name, data in demo_shards():
         path = Path(folder) / name
-        data = pack_tar(members)
         if not path.is_file() or path.read_bytes() != data:
             with atomic_output(str(path)) as out:
                 out.write(data)
@@ -52,11 +57,11 @@ def write_demo_shards(folder: Path | str) -> list[Path]:
     return sorted(written)
 
 
-def demo_shards() -> Iterator[tuple[str, list[Member]]]:
-    """Yield name below the raw root and members of each shard, one shard at a time."""
+def demo_shards() -> Iterator[tuple[str, bytes]]:
+    """Yield name below the raw root and content of each shard, one shard at a time."""
     for name, recipe in SHARDS.items():
         # each shard has its own generator, so that changing one shard does not change the bytes of others
-        yield name, list(recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())])))
+        yield name, recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())]))
 
 
 def _pdf_uncompressed(rng: np.random.Generator) -> Iterator[Member]:
@@ -173,15 +178,22 @@ def _mixed_keys(rng: np.random.Generator) -> Iterator[Member]:
         yield from file_members(Document(key, _interleave(rng, pictures, words=70), fields, note), ("webp", "jpg"))
 
 
-SHARDS: Final[dict[str, Callable[[np.random.Generator], Iterable[Member]]]] = {
-    "mint/pdf-000.tar": _pdf_uncompressed,
-    "mint/pdf-001.tar": _pdf_jpeg,
-    "web/articles-000.tar": _articles,
-    "web/flyers-000.tar": _flyers,
-    "web/galleries-000.tar": _galleries,
-    "crawl-2/captions-000.tar": _captions,
-    "crawl-2/mixed-keys.tar": _mixed_keys,
-    "crawl-2/damaged.tar": damaged_members,
+def _tar(members: Callable[[np.random.Generator], Iterable[Member]]) -> Callable[[np.random.Generator], bytes]:
+    return lambda rng: pack_tar(members(rng))
+
+
+SHARDS: Final[dict[str, Callable[[np.random.Generator], bytes]]] = {
+    "mint/pdf-000.tar": _tar(_pdf_uncompressed),
+    "mint/pdf-001.tar": _tar(_pdf_jpeg),
+    "web/articles-000.tar": _tar(_articles),
+    "web/flyers-000.tar": _tar(_flyers),
+    "web/galleries-000.tar": _tar(_galleries),
+    "web/pages-000.tar": _tar(web_pages),
+    "crawl-2/captions-000.tar": _tar(_captions),
+    "crawl-2/mixed-keys.tar": _tar(_mixed_keys),
+    "mint/report.pdf": pdf_report,
+    "crawl-2/archive.warc.gz": web_archive,
+    "crawl-2/damaged.tar": _tar(damaged_members),
 }
 """The function that makes each shard, by path below the raw root."""
 

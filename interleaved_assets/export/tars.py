@@ -20,6 +20,7 @@ from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.rows import content_types
 from interleaved_assets.io.rows.batches import binary_column
+from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
 from interleaved_assets.model.casting import empty_table, with_columns
 from interleaved_assets.model.cells import row_values
@@ -27,7 +28,6 @@ from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
 from interleaved_assets.model.ledger import empty_ledger, ledger_of
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.scoring.images.decoders import processors
 from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.images.size import image_size
 

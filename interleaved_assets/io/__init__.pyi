@@ -1,3 +1,6 @@
+from .formats.format import ShardFormat as ShardFormat
+from .formats.format import register_format as register_format
+from .formats.format import unregister_format as unregister_format
 from .formats.shard import read_shard as read_shard
 from .formats.shard import write_shard as write_shard
 from .parquet.reader import InterleavedParquetReader as InterleavedParquetReader
@@ -13,6 +16,7 @@ from .rows.writer import ShardWriter as ShardWriter
 from .storage.limits import TarLimits as TarLimits
 from .tar.layout import ShardLayout as ShardLayout
 from .tar.reader import InterleavedWebdatasetReader as InterleavedWebdatasetReader
+from .tar.reader import ReadOptions as ReadOptions
 from .tar.reader import read_tar_shard as read_tar_shard
 from .tar.writer import InterleavedWebdatasetWriter as InterleavedWebdatasetWriter
 from .tar.writer import TarShard as TarShard

@@ -36,8 +36,18 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "invalid_text": "an entry of the texts list is neither a string nor null",
     "invalid_token": "an entry of the images list is neither a string nor null",
     "truncated_shard": "the shard ends in the middle of this sample",
+    "undecodable_page": "the body of a web page is not in the encoding that its server named",
+    "unreadable_page": "a page of a PDF file cannot be parsed",
+    "image_too_large": "an image of a PDF file has too many pixels to be unpacked",
+    "image_not_in_archive": "the page shows an image that its web archive does not have",
+    "image_not_in_store": "the document names an image that the store of images does not have",
+    "boilerplate": "text of a web page outside of its main content; the row only says how much it was",
 }
 """Every code of a row error, with its meaning; the README and the checks list the codes from here."""
+
+NOT_IN_SOURCE: Final = ("image_not_in_archive", "image_not_in_store", "boilerplate")
+"""Codes of rows whose content is not in the source, or left out on purpose. They do not count as errors: under every
+error policy such a row alone goes to the ledger."""
 
 NOT_COMPARED: Final = ("no_text", "prescreened")
 """Codes of images without a CLIP score because their sample has no text, or because of the prescreen; they do not count
@@ -125,17 +135,19 @@ class ImageError(InterleavedError):
 
 
 class ScoreError(InterleavedError):
-    """Policy ``error`` met an image without the score that a filter needs."""
+    """Policy ``error`` met an image, text or document without the score that a filter needs."""
 
-    def __init__(self, shard: str, sample_id: str, position: int, filter_name: str, error: str) -> None:
-        self.shard, self.sample_id, self.position = shard, sample_id, position
+    def __init__(
+        self, shard: str, sample_id: str, position: int, filter_name: str, error: str, unit: str = "image"
+    ) -> None:
+        self.shard, self.sample_id, self.position, self.unit = shard, sample_id, position, unit
         self.filter_name, self.error, self.code = filter_name, error, error_code(error)
-        super().__init__(shard, sample_id, position, filter_name, error)  # pickling needs them as args
+        super().__init__(shard, sample_id, position, filter_name, error, unit)  # pickling needs them as args
 
     def __str__(self) -> str:
         return shown(
-            f"{self.shard}: sample {self.sample_id!r}, image at position {self.position}: no score for filter "
-            f"{self.filter_name!r}: {self.error}. Fix the image, or choose on_score_error='warn', 'drop_row' "
+            f"{self.shard}: sample {self.sample_id!r}, {self.unit} at position {self.position}: no score for filter "
+            f"{self.filter_name!r}: {self.error}. Fix the {self.unit}, or choose on_score_error='warn', 'drop_row' "
             "or 'drop_sample'."
         )
 

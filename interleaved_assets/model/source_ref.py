@@ -95,6 +95,22 @@ def parse_source_ref(value: str | None) -> SourceRef:
     return SourceRef(*(parsed.get(name) for name in SourceRef._fields))
 
 
+def with_json_locators(table: pa.Table) -> pa.Table:
+    """Return ``table`` with a column ``source_ref`` of JSON if it is a struct of the fields of :class:`SourceRef`.
+
+    A struct without a path, or a null one, becomes null. Fields of other names are left out.
+    """
+    at = table.schema.get_field_index("source_ref")
+    if at < 0 or not pa.types.is_struct(table.schema.field(at).type):
+        return table
+    refs = [
+        None if ref is None or ref.get("path") is None
+        else build_source_ref(*(ref.get(name) for name in SourceRef._fields))
+        for ref in table["source_ref"].to_pylist()
+    ]  # fmt: skip
+    return table.set_column(at, "source_ref", pa.array(refs, pa.string()))
+
+
 def is_unicode(text: str) -> bool:
     """Return whether ``text`` can be UTF-8; half a surrogate pair, which JSON can spell, cannot."""
     if text.isascii():

@@ -8,5 +8,8 @@ from .protocol.registry import register_scorer as register_scorer
 from .protocol.registry import unregister_scorer as unregister_scorer
 from .protocol.schema import scores_schema as scores_schema
 from .protocol.score import score_images as score_images
+from .protocol.settings import DocumentSettings as DocumentSettings
 from .protocol.settings import ScoringSettings as ScoringSettings
+from .protocol.texts import score_documents as score_documents
 from .scores.ratio import count_words as count_words
+from .texts.batch import TextBatch as TextBatch

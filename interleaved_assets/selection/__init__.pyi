@@ -17,3 +17,4 @@ from .positions import join_scores as join_scores
 from .positions import reindex_positions as reindex_positions
 from .settings import OwnBounds as OwnBounds
 from .settings import SelectionSettings as SelectionSettings
+from .settings import TextBounds as TextBounds

@@ -5,35 +5,52 @@ from typing import Final
 
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.clip.settings import HEAD_COLUMNS
-from interleaved_assets.selection.filters import Filter, ImageFilter, find_filter
+from interleaved_assets.scoring.protocol.registry import document_columns
+from interleaved_assets.selection.filters import Filter, ImageFilter, TextFilter
 from interleaved_assets.selection.settings import SelectionSettings
 
 _CLIP_SCORE: Final = "clip_score"
 
 
 def applicable_filters(
-    settings: SelectionSettings, columns: Collection[str]
+    settings: SelectionSettings, columns: Collection[str], of_texts: Collection[str] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the filters to apply to scores with these columns, and of those to skip."""
+    """Return the names of the filters to apply to scores with these columns, and of those to skip.
+
+    ``columns`` are those of the scores of images, ``of_texts`` those of documents and texts.
+    """
     judging, passed_over = [], []
     for name in settings.active_filters():
-        judge = find_filter(name)
+        judge = settings.find(name)
         if isinstance(judge, ImageFilter) and judge.if_scored and not set(judge.columns) <= set(columns):
             passed_over.append(name)
         else:
-            require_columns(judge, columns)
+            require_columns(judge, columns, of_texts)
             judging.append(name)
     return tuple(judging), tuple(passed_over)
 
 
-def require_columns(judge: Filter, columns: Collection[str]) -> None:
+def require_columns(judge: Filter, columns: Collection[str], of_texts: Collection[str] = ()) -> None:
     """Check that scores with these columns have those that the filter reads."""
+    if isinstance(judge, TextFilter):
+        _require_text_column(judge, of_texts)
+        return
     needed = judge.columns if isinstance(judge, ImageFilter) else ()
     if lacking := [column for column in needed if column not in columns]:
         raise OptionError(
             f"filter {judge.name!r} needs the score {', '.join(lacking)}, and the scores have "
             f"{', '.join(columns)}: turn on what measures it ({_what_measures(lacking[0])}) and make the shards again, "
             f"or take {judge.name!r} out of selection.order"
+        )
+
+
+def _require_text_column(judge: TextFilter, columns: Collection[str]) -> None:
+    """Check that document scores have the column; those of fields are read with the rows."""
+    scorer = document_columns().get(judge.column)
+    if scorer is not None and judge.column not in columns:
+        raise OptionError(
+            f"filter {judge.name!r} needs the score {judge.column}, which the scorer {scorer.name!r} measures: add it "
+            f"to documents.scorers and make the shards again, or take the bound {judge.of}.{judge.column} out"
         )
 
 

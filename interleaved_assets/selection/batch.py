@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.fill import materialize
 from interleaved_assets.io.storage.roots import folders_of
@@ -13,17 +14,49 @@ from interleaved_assets.model.batch import InterleavedBatch, Mask
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.scoring.protocol.settings import ScoringSettings
+from interleaved_assets.scoring.protocol.registry import document_columns
+from interleaved_assets.scoring.protocol.settings import DocumentSettings, ScoringSettings
 from interleaved_assets.scoring.scores.ratio import count_words
+from interleaved_assets.selection.filters import TextFilter
 from interleaved_assets.selection.judge import select
-from interleaved_assets.selection.positions import join_scores, reindex_positions
+from interleaved_assets.selection.positions import join_scores, match_scores, reindex_positions
 from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.texts import with_fields
 
 
 def selection_rows(table: pa.Table) -> pa.Table:
     """Return the columns that ``select`` reads from a batch: ``sample_id``, ``position``, ``modality``, ``words``."""
     return table.select(ROW_KEY).append_column("words", count_words(table["text_content"]))
+
+
+def with_words(rows: pa.Table, documents: pa.Table) -> pa.Table:
+    """Return ``rows`` with the column ``words`` from scores of documents; null for rows that are no texts.
+
+    ``documents`` is a table of :func:`~interleaved_assets.scoring.protocol.texts.score_documents`.
+    """
+    matched = match_scores(rows.select(["sample_id", "position"]), documents, name="document scores")
+    no_words = (matched < 0) | pc.not_equal(rows["modality"], "text").to_numpy()
+    return rows.append_column("words", documents["words"].take(pa.array(matched, mask=no_words)))
+
+
+def document_scores(
+    table: pa.Table, settings: SelectionSettings, documents: DocumentSettings | None = None
+) -> pa.Table | None:
+    """Return the scores of documents and texts that bounds in ``settings`` need; None if there is no such bound.
+
+    Fields of the documents that are compared are among their columns. The options of the scorers are those of
+    ``documents``; the scorers are those that are needed.
+    """
+    from interleaved_assets.scoring.protocol.texts import score_documents  # what-if needs no scorer
+
+    judges = [judge for name in settings.active_filters() if isinstance(judge := settings.find(name), TextFilter)]
+    if not judges:
+        return None
+    known = document_columns()
+    needed = tuple(dict.fromkeys(known[judge.column].name for judge in judges if judge.column in known))
+    scorers = (documents or DocumentSettings()).model_copy(update={"scorers": needed})
+    return with_fields(score_documents(table, scorers), table, settings.fields())
 
 
 def drop_rows(
@@ -75,6 +108,7 @@ def filter_batch(
     settings: SelectionSettings | None = None,
     scoring: ScoringSettings | None = None,
     *,
+    documents: DocumentSettings | None = None,
     clip: Callable[[pa.Table], pa.Table] | None = None,
     threads: int | None = None,
     storage_options: dict[str, Any] | None = None,
@@ -88,6 +122,7 @@ def filter_batch(
         batch: rows of whole samples.
         settings: filters, thresholds and policies.
         scoring: the scorers and their options.
+        documents: the options of the scorers of texts; those that the bounds need are turned on.
         clip: returns the CLIP scores of the rows, as a table with ``sample_id``, ``position``, ``clip_score`` and other
             CLIP columns; without it the CLIP filter is skipped.
         threads: images scored in parallel; by default one per processor.
@@ -111,6 +146,7 @@ def filter_batch(
     if clip is not None:
         scores = join_scores(scores, clip(table))
     shard = ", ".join(batch.source_files) or "batch"
-    selection = select(selection_rows(table), scores, settings, shard=shard)
+    of_texts = document_scores(table, settings, documents)
+    selection = select(selection_rows(table), scores, settings, documents=of_texts, shard=shard)
     kept = filter_rows(table, selection.keep)
     return batch.with_table(reindex_positions(kept) if settings.reindex_positions else kept), selection.ledger

@@ -1,10 +1,19 @@
 """The filters: those that the registered scores name, and those that a plugin registers itself (docs/extending.md)."""
 
-from typing import Final
+from typing import Final, Literal, get_args
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.scoring.protocol.filter import CLIP_ERRORS, Filter, ImageFilter, SampleCounts, SampleFilter
+from interleaved_assets.scoring.protocol.filter import (
+    CLIP_ERRORS,
+    Display,
+    Filter,
+    ImageFilter,
+    SampleCounts,
+    SampleFilter,
+    TextFilter,
+)
 from interleaved_assets.scoring.protocol.registry import BUILT_IN as BUILT_IN_SCORERS
+from interleaved_assets.scoring.protocol.registry import document_columns
 from interleaved_assets.scoring.protocol.scorer import all_scorers
 
 __all__ = [
@@ -13,6 +22,7 @@ __all__ = [
     "ImageFilter",
     "SampleCounts",
     "SampleFilter",
+    "TextFilter",
     "find_filter",
     "known_filters",
     "register_filter",
@@ -23,6 +33,9 @@ BUILT_IN: Final = {judge.name: judge for scorer in BUILT_IN_SCORERS for judge in
 """The filters of this package by name, in their default order.
 
 Cheap measures come before expensive ones, as NeMo Curator documents it (blur, QR, ratio, CLIP)."""
+Unit = Literal["document", "text"]
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+"""The unit that a filter on document scores drops: a document, or a text."""
 _OTHERS: Final[dict[str, Filter]] = {}
 
 
@@ -48,8 +61,34 @@ def known_filters() -> tuple[str, ...]:
 
 
 def find_filter(name: str) -> Filter:
-    """Return the filter with that name; for an unregistered name, one that judges images by the column of that name."""
-    return _filters().get(name) or ImageFilter(name, (name,), error_columns=CLIP_ERRORS)
+    """Return the filter with that name.
+
+    ``document_<column>`` and ``text_<column>`` judge by a column of the document scores. Any other name that is not
+    registered judges images by the column of that name.
+    """
+    return _filters().get(name) or _of_texts(name) or ImageFilter(name, (name,), error_columns=CLIP_ERRORS)
+
+
+def text_filter_name(of: Unit, column: str) -> str:
+    """Return the name of the filter on a column of the document scores."""
+    return f"{of}_{column}"
+
+
+def _of_texts(name: str) -> TextFilter | None:
+    columns = document_columns()
+    for of in UNITS:
+        column = name.removeprefix(f"{of}_")
+        if column != name and column in columns:
+            return TextFilter(name, column, of, display=_display(of, column))
+    return None
+
+
+def _display(of: Unit, column: str) -> Display:
+    words = column.replace("_", " ")
+    values = document_columns()[column].ranges.get(column)
+    if values == (0, 1):
+        return Display(f"{words.capitalize()} of the {of}", words, 0, 1)
+    return Display(f"{words.capitalize()} of the {of}", words, scale="any")
 
 
 def _filters() -> dict[str, Filter]:

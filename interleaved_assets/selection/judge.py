@@ -1,9 +1,9 @@
 """Decisions on which rows to keep, by thresholds over stored scores; images are not read."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from interleaved_assets.model.errors import ScoreError, error_code, row_error
 from interleaved_assets.scoring.protocol.filter import Bounds, outside
 from interleaved_assets.selection.applicable import applicable_filters
-from interleaved_assets.selection.filters import ImageFilter, SampleFilter, find_filter
+from interleaved_assets.selection.filters import ImageFilter, SampleFilter, TextFilter
 from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.texts import failed_strings, judged_rows, numbers, strings
 from interleaved_assets.selection.values import Values, score_column
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class Selection:
         filters: names of the filters that were applied, in order.
         passed_over: names of filters that have a bound and were skipped, since the optional scores that they need do
             not exist (CLIP without a model).
-        unscored: images kept without a score that a filter needed (``on_score_error = "warn"``), by error code.
+        unscored: rows kept without a score that a filter needed (``on_score_error = "warn"``), by error code.
     """
 
     keep: pa.BooleanArray
@@ -50,6 +51,7 @@ def select(
     scores: pa.Table,
     settings: SelectionSettings | None = None,
     *,
+    documents: pa.Table | None = None,
     stage: str = "filtered",
     shard: str = "rows",
 ) -> Selection:
@@ -66,6 +68,9 @@ def select(
         scores: scores of the images in any order: ``sample_id``, ``position``, the filters' columns, ``score_error``.
             CLIP scores are joined with :func:`~interleaved_assets.selection.positions.join_scores`.
         settings: order, thresholds and policies.
+        documents: scores of documents and texts, as from
+            :func:`~interleaved_assets.scoring.protocol.texts.score_documents`; needed for bounds on them, and for
+            bounds on fields of the documents (:func:`~interleaved_assets.selection.texts.with_fields`).
         stage: name of the stage in the ledger.
         shard: name of the rows in messages.
 
@@ -74,28 +79,36 @@ def select(
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
     settings = settings or SelectionSettings()
-    judging, passed_over = applicable_filters(settings, scores.column_names)
-    state, _, unscored = run_filters(judging, rows, scores, settings, shard=shard)
+    judging, passed_over = applicable_filters(settings, scores.column_names, _names(documents))
+    state, _, unscored = run_filters(judging, rows, scores, settings, documents, shard=shard)
     if unscored:
-        logger.warning("%s: images kept without a score: %s", shard, unscored)
+        logger.warning("%s: rows kept without a score: %s", shard, unscored)
     return Selection(pa.array(state.alive), state.ledger(stage), judging, passed_over, unscored)
 
 
 def run_filters(
-    names: Sequence[str], rows: pa.Table, scores: pa.Table, settings: SelectionSettings, *, shard: str = "rows"
+    names: Sequence[str],
+    rows: pa.Table,
+    scores: pa.Table,
+    settings: SelectionSettings,
+    documents: pa.Table | None = None,
+    *,
+    shard: str = "rows",
 ) -> tuple[RowState, Rows, dict[str, int]]:
     """Apply the filters ``names`` in this order.
 
     Returns:
-        The state of the rows; for each image its row in ``scores``, -1 if it has none; images kept without a score, by
+        The state of the rows; for each image its row in ``scores``, -1 if it has none; rows kept without a score, by
             code.
     """
     state = RowState(rows)
     matched = match_scores(rows.select(["sample_id", "position"]).take(state.images), scores)
     for name in names:
-        judge = find_filter(name)
+        judge = settings.find(name)
         if isinstance(judge, SampleFilter):
             _judge_samples(state, judge, settings.bounds(name))
+        elif isinstance(judge, TextFilter):
+            _judge_texts(state, judge, documents, settings, shard)
         else:
             _judge_images(state, judge, scores, matched, settings, shard)
     return state, matched, state.kept_unscored()
@@ -122,6 +135,61 @@ def _judge_samples(state: RowState, judge: SampleFilter, bounds: Bounds) -> None
         state.drop(rows, f"{judge.name}_{suffix}", values[state.sample[rows]], bound)
 
 
+def _judge_texts(
+    state: RowState, judge: TextFilter, documents: pa.Table | None, settings: SelectionSettings, shard: str
+) -> None:
+    """Drop the documents or texts outside the bounds, and apply the error policy to those without a value."""
+    judged = judged_rows(judge, state, documents)
+    assert documents is not None  # judged_rows raises without them
+    bounds, given = settings.bounds(judge.name), settings.given(judge.name)
+    if given.has_lists:
+        texts = strings(judge, documents, judged.stored)
+        missing = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
+        dropped = _Dropped(*failed_strings(texts, given), f"{judge.name}_not_in", f"{judge.name}_in")
+        details: pa.Array | None = pc.binary_join_element_wise(f"{judge.column} is", texts, " ").cast(pa.string())
+        values: Values | None = None
+        bounds = Bounds(None, None)
+    else:
+        values, details = numbers(judge, documents, judged.stored), None
+        missing = np.flatnonzero(np.isnan(values))
+        dropped = _Dropped(*outside(judge, values, bounds), f"{judge.name}_below", f"{judge.name}_above")
+    errors = _errors(judge, documents, judged.stored[missing])
+    unscored, of_samples = _apply_policy(state, judged.rows[missing], errors, judge, settings, shard)
+    with_sample = judge.of == "document" or settings.on_fail.get(judge.name) == "sample"
+    if judge.of == "document":
+        of_samples = unscored
+    for failed, reason, bound in dropped.by_reason(bounds):
+        rows, place = judged.rows[failed], failed
+        if judge.of == "document":
+            rows, of_document = state.rows_of_samples(rows)
+            place = failed[of_document]
+        measured = None if values is None else values[place]
+        state.drop(rows, reason, measured, bound, None if details is None else details.take(pa.array(place)))
+    failed_texts = judged.rows[dropped.first | dropped.second]
+    state.drop_samples_of(
+        np.concatenate([failed_texts if with_sample else failed_texts[:0], of_samples]), kind=judge.of
+    )
+    state.drop_emptied(np.concatenate([failed_texts, unscored]), kind=judge.of)
+
+
+class _Dropped(NamedTuple):
+    """The documents or texts that a filter drops, for each of its two reasons."""
+
+    first: NDArray[np.bool_]
+    second: NDArray[np.bool_]
+    first_reason: str
+    second_reason: str
+
+    def by_reason(self, bounds: Bounds) -> Iterator[tuple[Rows, str, float | None]]:
+        """Yield the places of those dropped for a reason, the reason, and its threshold."""
+        yield np.flatnonzero(self.first), self.first_reason, bounds.minimum
+        yield np.flatnonzero(self.second & ~self.first), self.second_reason, bounds.maximum
+
+
+def _names(documents: pa.Table | None) -> list[str]:
+    return [] if documents is None else documents.column_names
+
+
 def _judge_images(
     state: RowState, judge: ImageFilter, scores: pa.Table, matched: Rows, settings: SelectionSettings, shard: str
 ) -> None:
@@ -135,7 +203,7 @@ def _judge_images(
     bounds = settings.bounds(judge.name)
     missing = np.flatnonzero(np.isnan(values))
     errors = _errors(judge, scores, stored[missing])
-    unscored, of_samples = _apply_policy(state, rows[missing], errors, judge.name, settings, shard)
+    unscored, of_samples = _apply_policy(state, rows[missing], errors, judge, settings, shard)
     below, above = outside(judge, values, bounds)
     state.drop(rows[below], f"{judge.name}_below", values[below], bounds.minimum)
     state.drop(rows[above], f"{judge.name}_above", values[above], bounds.maximum)
@@ -146,11 +214,16 @@ def _judge_images(
 
 
 def _apply_policy(
-    state: RowState, rows: Rows, errors: pa.Array, name: str, settings: SelectionSettings, shard: str
+    state: RowState,
+    rows: Rows,
+    errors: pa.Array,
+    judge: ImageFilter | TextFilter,
+    settings: SelectionSettings,
+    shard: str,
 ) -> tuple[Rows, Rows]:
-    """Keep or drop the images ``rows``, which have no score for the reasons ``errors``, or raise ScoreError.
+    """Keep or drop the ``rows``, which have no score for the reasons ``errors``, or raise ScoreError.
 
-    Return the dropped images, and those of them whose whole sample is dropped.
+    Return the dropped rows, and those of them whose whole sample is dropped.
     """
     codes = np.array([error_code(text) for text in errors.to_pylist()], dtype=object)
     policies: NDArray[np.object_] = np.full(len(rows), settings.on_score_error, dtype=object)
@@ -158,18 +231,23 @@ def _apply_policy(
     if len(refused := np.flatnonzero(policies == "error")):
         first = int(refused[0])
         sample_id, position = state.key_of(int(rows[first]))
-        raise ScoreError(shard, sample_id, position, name, errors[first].as_py())
+        raise ScoreError(shard, sample_id, position, judge.name, errors[first].as_py(), _unit(judge))
     dropped = policies != "warn"
     state.drop_unscored(rows[dropped], errors.filter(pa.array(dropped)))
     state.keep_unscored(rows[~dropped], codes[~dropped].tolist())
     return rows[dropped], rows[policies == "drop_sample"]
 
 
-def _errors(judge: ImageFilter, scores: pa.Table, stored: Rows) -> pa.Array:
-    """Return why images have no score: the text in the score table, else the code ``unscored``."""
+def _unit(judge: ImageFilter | TextFilter) -> str:
+    return "image" if isinstance(judge, ImageFilter) else judge.of
+
+
+def _errors(judge: ImageFilter | TextFilter, scores: pa.Table, stored: Rows) -> pa.Array:
+    """Return why rows have no score: the text in the score table, else the code ``unscored``."""
     at = pa.array(stored, mask=stored < 0)
     present = [name for name in judge.error_columns if name in scores.column_names]
     texts = [score_column(scores, name, pa.string()).take(at) for name in present]
-    nothing = row_error("unscored", f"{' and '.join(judge.columns)} not stored for this image")
+    columns = judge.columns if isinstance(judge, ImageFilter) else (judge.column,)
+    nothing = row_error("unscored", f"{' and '.join(columns)} not stored for this {_unit(judge)}")
     errors = pc.coalesce(*texts, pa.repeat(pa.scalar(nothing), len(stored)))
     return errors.combine_chunks() if isinstance(errors, pa.ChunkedArray) else errors

@@ -16,10 +16,11 @@ from pydantic_core import ErrorDetails
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.selection.applicable import applicable_filters, require_columns
-from interleaved_assets.selection.filters import Filter, SampleFilter, find_filter
+from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, TextFilter, find_filter
 from interleaved_assets.selection.judge import image_values, run_filters, select
 from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.settings import SelectionSettings, with_changes
+from interleaved_assets.selection.texts import judged_rows, numbers
 from interleaved_assets.selection.values import Values
 
 
@@ -52,7 +53,12 @@ class Outcome:
 
 
 def what_if(
-    rows: pa.Table, scores: pa.Table, settings: SelectionSettings, overrides: Mapping[str, object] | None = None
+    rows: pa.Table,
+    scores: pa.Table,
+    settings: SelectionSettings,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    documents: pa.Table | None = None,
 ) -> Outcome:
     """Count what ``select`` would keep of one shard with changed settings.
 
@@ -60,7 +66,9 @@ def what_if(
         rows: as for :func:`~interleaved_assets.selection.judge.select`.
         scores: as for ``select``.
         settings: the current settings.
-        overrides: settings to change, by name, such as ``{"min_sharpness": 80, "own.brightness.max": 0.9}``.
+        overrides: settings to change, by name, such as
+            ``{"min_sharpness": 80, "own.brightness.max": 0.9, "document.words.min": 50}``.
+        documents: as for ``select``.
 
     Raises:
         SettingsError: an override is not a setting, has a wrong type or is out of range.
@@ -71,8 +79,8 @@ def what_if(
     changed = changed_settings(settings, overrides or {})
     for name in changed.active_filters():
         if changed.bounds(name) != settings.bounds(name):
-            require_columns(find_filter(name), scores.column_names)
-    selection = select(rows, scores, changed)
+            require_columns(changed.find(name), scores.column_names, _names(documents))
+    selection = select(rows, scores, changed, documents=documents)
     kept, is_image = rows.filter(selection.keep), pc.equal(rows["modality"], "image")
     ledger = selection.ledger
     return Outcome(
@@ -101,57 +109,76 @@ def _problem(problem: ErrorDetails) -> str:
         return f"{name}: {problem['msg'].removeprefix('Value error, ')}"
     if name.startswith("own."):
         return f"{name}: no such setting; bounds of an own filter are own.<filter>.min and own.<filter>.max"
+    if name.startswith(("document.", "text.")):
+        return f"{name}: no such setting; bounds of {name.rpartition('.')[0]} are min, max, in and not_in"
     known = sorted(SelectionSettings.model_fields)
     close = get_close_matches(name, known)
     return f"{name}: no such setting; {'did you mean' if close else 'there are'} {', '.join(close or known)}"
 
 
-def judged_values(rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str) -> Values:
+def judged_values(
+    rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str, *, documents: pa.Table | None = None
+) -> Values:
     """Return the values that the filter ``name`` would compare, after the filters before it in the order.
 
-    A filter of images gives one value for each image that is left, NaN if its score is missing. A filter of samples
-    gives one for each sample that has content left. The filter needs no bound; if the order does not name it, it comes
-    last.
+    A filter of images or texts gives one value for each that is left, NaN if its score is missing. A filter of samples
+    or documents gives one for each sample that has content left. The filter needs no bound; if the order does not
+    name it, it comes last.
 
     Raises:
         OptionError: a filter needs a column that the scores lack.
         ScoreError: an image has no score that a filter before this one needs, and ``on_score_error`` is ``error``.
     """
-    judge = find_filter(name)
-    state, matched = _before(judge, rows, scores, settings)
+    judge = settings.find(name)
+    state, matched = _before(judge, rows, scores, settings, documents)
     if isinstance(judge, SampleFilter):
         return judge.measure(state.counts())[state.with_content()]
+    if isinstance(judge, TextFilter):
+        judged = judged_rows(judge, state, documents)
+        assert documents is not None  # judged_rows raises without them
+        return numbers(judge, documents, judged.stored)
     return image_values(judge, scores, matched[state.alive[state.images]])
 
 
-def judged_samples(rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str) -> pa.Table:
-    """Return the values that the filter of samples ``name`` would compare, with the ids of the samples.
+def judged_samples(
+    rows: pa.Table, scores: pa.Table, settings: SelectionSettings, name: str, *, documents: pa.Table | None = None
+) -> pa.Table:
+    """Return the values that the filter of samples or documents ``name`` would compare, with the ids of the samples.
 
     Returns:
         ``sample_id``, and the values (float64) under the filter's name: one row per sample that has content left.
 
     Raises:
-        OptionError: the filter does not compare samples.
+        OptionError: the filter compares neither samples nor documents.
         ScoreError: an image has no score that a filter before this one needs, and ``on_score_error`` is ``error``.
     """
-    judge = find_filter(name)
-    if not isinstance(judge, SampleFilter):
-        raise OptionError(f"filter {name!r} measures images, not samples")
-    state, _ = _before(judge, rows, scores, settings)
+    judge = settings.find(name)
+    if isinstance(judge, ImageFilter) or (isinstance(judge, TextFilter) and judge.of == "text"):
+        raise OptionError(
+            f"filter {name!r} measures {'images' if isinstance(judge, ImageFilter) else 'texts'}, not samples"
+        )
+    state, _ = _before(judge, rows, scores, settings, documents)
     left = state.with_content()
-    values = judge.measure(state.counts())[left]
-    return pa.table({"sample_id": state.sample_ids.filter(pa.array(left)), name: pa.array(values, pa.float64())})
+    if isinstance(judge, TextFilter):
+        assert documents is not None  # _before raises without them
+        values = numbers(judge, documents, judged_rows(judge, state, documents).stored)
+    else:
+        values = judge.measure(state.counts())[left]
+    return pa.table(
+        {"sample_id": state.sample_ids.filter(pa.array(left)), name: pa.array(values, pa.float64(), from_pandas=True)}
+    )
 
 
 def _before(
-    judge: Filter, rows: pa.Table, scores: pa.Table, settings: SelectionSettings
+    judge: Filter, rows: pa.Table, scores: pa.Table, settings: SelectionSettings, documents: pa.Table | None
 ) -> tuple[RowState, NDArray[np.int64]]:
     """Return the state of the rows after the filters before ``judge``, and for each image its row in ``scores``."""
-    require_columns(judge, scores.column_names)
-    judging, _ = applicable_filters(settings, scores.column_names)
+    require_columns(judge, scores.column_names, _names(documents))
+    judging, _ = applicable_filters(settings, scores.column_names, _names(documents))
     order = settings.full_order()
     place = order.index(judge.name) if judge.name in order else len(order)
-    state, matched, _ = run_filters([name for name in judging if name in order[:place]], rows, scores, settings)
+    before = [name for name in judging if name in order[:place]]
+    state, matched, _ = run_filters(before, rows, scores, settings, documents)
     return state, matched
 
 
@@ -175,6 +202,10 @@ def keep_rates(
     strictly = side == "minimum" or find_filter(name).open_maximum
     smaller = np.searchsorted(np.sort(known), thresholds, side="left" if strictly else "right") / len(known)
     return 1 - smaller if side == "minimum" else smaller
+
+
+def _names(documents: pa.Table | None) -> list[str]:
+    return [] if documents is None else documents.column_names
 
 
 def _count(mask: pa.ChunkedArray) -> int:

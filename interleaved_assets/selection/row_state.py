@@ -26,6 +26,7 @@ class RowState:
         sample: number of the row's sample, from 0 in order of first appearance.
         sample_ids: the id of each sample, by that number; not one per row.
         position: the row's position.
+        is_text: whether the row is a text.
         images: numbers of the image rows, in row order.
     """
 
@@ -39,7 +40,7 @@ class RowState:
         self.sample_ids: pa.Array = samples.dictionary
         self.position: NDArray[np.int32] = rows["position"].to_numpy()
         self._is_image = _equals(rows["modality"], "image")
-        self._is_text = _equals(rows["modality"], "text")
+        self.is_text = _equals(rows["modality"], "text")
         self._is_content = ~_equals(rows["modality"], "metadata")
         self.images: Rows = np.flatnonzero(self._is_image)
         self.alive = np.ones(count, dtype=bool)
@@ -57,7 +58,7 @@ class RowState:
         if "words" not in self._rows.column_names:
             raise OptionError("rows: no column words; it is count_words() of text_content")
         words = pc.fill_null(self._rows["words"], 0).to_numpy()
-        texts = self.alive & self._is_text
+        texts = self.alive & self.is_text
         return SampleCounts(
             images=self._count(self.alive & self._is_image),
             texts=self._count(texts),
@@ -74,9 +75,33 @@ class RowState:
         """Return the sample id and position of a row."""
         return self._rows["sample_id"][row].as_py(), int(self.position[row])
 
-    def drop(self, rows: Rows, reason: str, measured: Values | None = None, threshold: float | None = None) -> None:
+    def keys_of(self, rows: Rows) -> pa.Table:
+        """Return the sample ids and positions of rows."""
+        return self._rows.select(["sample_id", "position"]).take(pa.array(rows))
+
+    def first_rows(self) -> Rows:
+        """Return the number of the first row of each sample."""
+        first = np.full(len(self.sample_ids), len(self.sample), dtype=np.int64)
+        np.minimum.at(first, self.sample, np.arange(len(self.sample)))
+        return first
+
+    def rows_of_samples(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Return the rows that are left of the samples of ``rows``, and the place in ``rows`` of each one's sample."""
+        place = np.full(len(self.sample_ids), -1, dtype=np.int64)
+        place[self.sample[rows]] = np.arange(len(rows))
+        left = np.flatnonzero(self.alive & (place[self.sample] >= 0))
+        return left, place[self.sample[left]]
+
+    def drop(
+        self,
+        rows: Rows,
+        reason: str,
+        measured: Values | None = None,
+        threshold: float | None = None,
+        details: pa.Array | None = None,
+    ) -> None:
         """Drop rows, with the value that a filter measured for each."""
-        self._drop(rows, np.full(len(rows), self._reason_number(reason)), None)
+        self._drop(rows, np.full(len(rows), self._reason_number(reason)), details)
         if measured is not None:
             self._measured[rows] = measured
         if threshold is not None:
@@ -97,9 +122,9 @@ class RowState:
         """Count the rows kept without a score, by error code."""
         return dict(Counter(code for row, code in self._unscored.items() if self.alive[row]))
 
-    def drop_samples_of(self, causes: Rows) -> None:
-        """Drop the remaining rows of the samples of the dropped rows ``causes``."""
-        self._drop_with(causes, "dropped with its sample, for the image at position ")
+    def drop_samples_of(self, causes: Rows, *, kind: str = "image") -> None:
+        """Drop the remaining rows of the samples of the dropped rows ``causes``, of which ``kind`` is the name."""
+        self._drop_with(causes, f"dropped with its sample, for the {kind} at position ")
 
     def drop_emptied(self, dropped: Rows, *, kind: str = "image") -> None:
         """Drop the remaining rows of the samples that lost their last content with the rows ``dropped``.

@@ -10,7 +10,14 @@ that boto and fsspec read (``AWS_ACCESS_KEY_ID``, ``FSSPEC_S3``, …). No messag
 """
 
 from interleaved_assets.settings.lines import SettingLine, as_toml, setting_lines
-from interleaved_assets.settings.load import load_settings, load_settings_or_defaults, parse_settings, settings_path
+from interleaved_assets.settings.load import (
+    load_settings,
+    load_settings_or_defaults,
+    parse_settings,
+    settings_path,
+    values_of_recipe,
+)
+from interleaved_assets.settings.recipe import read_recipe, recipe_lines, recipe_names
 from interleaved_assets.settings.sections import (
     ENV_PREFIX,
     PluginSettings,
@@ -33,7 +40,11 @@ __all__ = [
     "load_settings",
     "load_settings_or_defaults",
     "parse_settings",
+    "read_recipe",
+    "recipe_lines",
+    "recipe_names",
     "setting_lines",
     "settings_path",
     "settings_template",
+    "values_of_recipe",
 ]

@@ -3,6 +3,7 @@
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import fsspec
 from pydantic import ValidationError
@@ -13,8 +14,10 @@ from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.protocol.registry import score_columns
+from interleaved_assets.scoring.texts.lists import SETTINGS as LISTS
 from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
+from interleaved_assets.settings.recipe import KEY, recipe_values, with_recipe
 from interleaved_assets.settings.secret_values import refuse_secrets
 from interleaved_assets.settings.sections import ENV_PREFIX, Settings
 
@@ -54,12 +57,27 @@ def load_settings(path: Path | str | None = None) -> Settings:
         SettingsError: no such file, not TOML, an unknown key or variable, a wrong type, a value out of range, a secret,
             or a filter whose score nothing measures; the message names file, key and what is allowed.
     """
+    return parse_settings(*_read(path))
+
+
+def values_of_recipe(path: Path | str | None = None) -> tuple[str, dict[str, Any]]:
+    """Return the recipe that the settings file names, and the values that are in force because of it, by dotted name.
+
+    Without a recipe both are empty. The file is one that :func:`load_settings` accepts.
+    """
+    text, _ = _read(path)
+    own = tomllib.loads(text)
+    return str(own.get(KEY, "")), recipe_values(own)
+
+
+def _read(path: Path | str | None) -> tuple[str, Path]:
+    """Return the text and the path of the settings file; raise SettingsError if it cannot be read."""
     file = settings_path() if path is None else Path(path)
     try:
         with LocalFile(file, str(file)) as opened:  # refuses devices and a FIFO, for which reading would wait
             if opened.size > LARGEST_BYTES:
                 raise SettingsError(f"{file} has {opened.size:,} bytes, and a settings file at most {LARGEST_BYTES:,}")
-            text = bytes(opened.read_at(0, opened.size)).decode("utf-8")
+            return bytes(opened.read_at(0, opened.size)).decode("utf-8"), file
     except FileNotFoundError as error:
         raise SettingsError(f"no settings file {file}") from error
     except StorageError as error:
@@ -68,7 +86,6 @@ def load_settings(path: Path | str | None = None) -> Settings:
         raise SettingsError(f"the settings file {file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
-    return parse_settings(text, file)
 
 
 def parse_settings(text: str, file: Path) -> Settings:
@@ -84,6 +101,10 @@ def _parsed(text: str, file: Path) -> Settings:
         raw = tomllib.loads(text)
     except ValueError as error:  # the text is invalid, or a number has thousands of digits
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
+    try:
+        raw = with_recipe(raw)
+    except OptionError as error:
+        raise SettingsError(f"{file}: {KEY}: {error}") from error
     refuse_unknown_variables((FILE_VARIABLE, HOME_VARIABLE))
     try:
         settings = Settings(**raw)
@@ -97,12 +118,21 @@ def _parsed(text: str, file: Path) -> Settings:
         raise SettingsError(f"{file}:\n{lines}") from None  # its traceback would repeat the given values
     refuse_secrets(settings, file)
     try:
-        applicable_filters(settings.selection, _measured_columns(settings))
+        of_texts = [column.name for column in score_columns(settings.documents)]
+        applicable_filters(settings.selection, _measured_columns(settings), of_texts)
     except OptionError as error:
         raise SettingsError(f"{file}: selection: {error}") from error
+    if idle := settings.selection.without_bounds():
+        raise SettingsError(
+            f"{file}: selection.{idle[0]}: the filter has no bound and drops nothing. Give it one, or take this out"
+        )
     storage = settings.storage.model_copy(
         update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
     )
+    reading = settings.reading
+    if (store := reading.urls.image_store) is not None:
+        urls = reading.urls.model_copy(update={"image_store": _absolute(store, file.parent)})
+        reading = reading.model_copy(update={"urls": urls})
     try:
         check_place(storage.output_root)
     except OptionError as error:
@@ -112,7 +142,12 @@ def _parsed(text: str, file: Path) -> Settings:
             f"{file}: storage.raw_root {storage.raw_root} and storage.output_root {storage.output_root} "
             "lie inside one another: outputs would be read as new shards. Use separate folders."
         )
-    return settings.model_copy(update={"storage": storage, "clip": _with_absolute_files(settings.clip, file.parent)})
+    lists = {name: path for name in LISTS if (path := getattr(settings.documents, name)) is not None}
+    documents = settings.documents.model_copy(
+        update={name: _absolute(path, file.parent) for name, path in lists.items()}
+    )
+    clip = _with_absolute_files(settings.clip, file.parent)
+    return settings.model_copy(update={"storage": storage, "reading": reading, "documents": documents, "clip": clip})
 
 
 def _measured_columns(settings: Settings) -> list[str]:

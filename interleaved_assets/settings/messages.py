@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -16,7 +16,7 @@ def describe(problem: Any) -> str:
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
     if problem["type"] == "extra_forbidden":
         known = _known_keys(problem["loc"][:-1])
-        return f"{key}: unknown key; allowed here: {', '.join(known)}"
+        return f"{key}: unknown key" + (f"; allowed here: {', '.join(known)}" if known else "")
     if problem["type"] == "value_error":  # a check of this package says what is wrong and what is allowed
         return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
     field = _field_at(problem["loc"])
@@ -48,6 +48,8 @@ def _field_at(location: tuple[str | int, ...]) -> FieldInfo | None:
 def _known_keys(location: tuple[str | int, ...]) -> list[str]:
     field = _field_at(location)
     model: Any = Settings if field is None else field.annotation
+    if get_origin(model) is dict:  # a table of bounds or heads by name
+        model = get_args(model)[1]
     return sorted(getattr(model, "model_fields", {}))
 
 

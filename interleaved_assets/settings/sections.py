@@ -9,12 +9,17 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from interleaved_assets.export.settings import ExportSettings
+from interleaved_assets.io.formats.registry import all_formats
+from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme, options_of
 from interleaved_assets.io.tar.layout import Layout, ShardLayout
+from interleaved_assets.io.warc.settings import WarcSettings
+from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.errors import ErrorPolicy
+from interleaved_assets.rewriting.settings import RewritingSettings
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.protocol.settings import ScoringSettings
+from interleaved_assets.scoring.protocol.settings import DocumentSettings, ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
@@ -32,16 +37,16 @@ class _Section(BaseModel):
 
 
 class PluginSettings(_Section):
-    """Modules with scorers and filters of your own; docs/extending.md explains them."""
+    """Modules with scorers, filters and formats of your own; docs/extending.md explains them."""
 
     modules: tuple[str, ...] = ()
-    """Modules that register scorers and filters, such as my_team.scorers, imported before the other sections are
-    checked. Default none."""
+    """Modules that register scorers, filters and formats, such as my_team.scorers, imported before the other sections
+    are checked. Default none."""
 
     @field_validator("modules")
     @classmethod
     def _imported(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Import the modules, so that the sections that follow know the scorers and filters they register."""
+        """Import the modules, so that the sections that follow know what they register."""
         for name in names:
             if name.startswith("."):
                 raise ValueError(f"{name} is relative: give the module its full name, such as my_team.scorers")
@@ -61,16 +66,27 @@ class StorageSettings(_Section):
     """The roots of raw shards and of outputs."""
 
     raw_root: str = Field(min_length=1, default="data/raw")
-    """Folder or URL (s3://…) with the raw tars. Default data/raw, relative to the settings file."""
+    """Folder or URL (s3://…) with the raw shards. Default data/raw, relative to the settings file."""
     output_root: str = Field(min_length=1, default="data/out")
     """Folder or URL under which every stage writes. Default data/out, relative to the settings file."""
+    raw_formats: tuple[str, ...] = ()
+    """Formats of the files below the raw root that are shards, such as ["tar"]; files of other formats, for example the
+    Parquet that image downloaders put beside their tars, are ignored then. Default none: all formats."""
     image_bytes: Literal["copied", "referenced"] = "copied"
     """copied: normalized and filtered hold the bytes of images. referenced: their rows name each image in the raw tar,
-    which has to stay where it is, and images are read from there. Images of compressed raw shards are always copied.
-    Final tars are the same. Default copied."""
+    which has to stay where it is, and images are read from there. Images of compressed tars and of other formats are
+    always copied. Final tars are the same. Default copied."""
     options: dict[str, Any] = Field(default_factory=dict)
     """fsspec storage options for both roots and for other files of their scheme: endpoint, region and other options
     that hold no secret. Default none."""
+
+    @field_validator("raw_formats")
+    @classmethod
+    def _known_formats(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        known = [one.name for one in all_formats()]
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"{', '.join(unknown)} is no format of raw shards; there are {', '.join(known)}")
+        return names
 
     def options_by_scheme(self) -> StorageOptionsByScheme:
         """Return :attr:`options` for the schemes of the two roots; other schemes have none."""
@@ -107,9 +123,17 @@ class ReadingSettings(_Section):
     per_text_fields: tuple[str, ...] = ()
     """JSON lists with one entry per text. Default none."""
 
+    urls: UrlSettings = Field(default_factory=UrlSettings, description="Documents that name their images by URL.")
+    warc: WarcSettings = Field(default_factory=WarcSettings, description="Pages of web archives.")
+    pdf: PdfSettings = Field(default_factory=PdfSettings, description="PDF files.")
+
     def for_tars(self) -> ShardLayout:
         """Return the layout as the reader of tars takes it."""
-        return ShardLayout(**self.model_dump())
+        return ShardLayout(**self.model_dump(exclude=set(self.sections())))
+
+    def sections(self) -> dict[str, BaseModel]:
+        """Return the settings of formats that have their own, by the name of their section."""
+        return {name: value for name in type(self).model_fields if isinstance(value := getattr(self, name), BaseModel)}
 
 
 class ErrorSettings(_Section):
@@ -302,7 +326,9 @@ class Settings(BaseSettings):
     )
 
     # plugins is the first field, because fields are validated in this order
-    plugins: PluginSettings = Field(default_factory=PluginSettings, description="Modules with own scorers and filters.")
+    plugins: PluginSettings = Field(
+        default_factory=PluginSettings, description="Modules with own scorers, filters and formats."
+    )
     storage: StorageSettings = Field(default_factory=StorageSettings, description="Roots of input and output.")
     reading: ReadingSettings = Field(default_factory=ReadingSettings, description="Layout of the documents' JSON.")
     errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Policy for rows that cannot be read.")
@@ -320,8 +346,14 @@ class Settings(BaseSettings):
     )
     watch: WatchSettings = Field(default_factory=WatchSettings, description="Sensor over the raw root.")
     checks: CheckSettings = Field(default_factory=CheckSettings, description="Bounds that shards are checked against.")
+    rewriting: RewritingSettings = Field(
+        default_factory=RewritingSettings, description="Functions that change or drop texts."
+    )
     scoring: ScoringSettings = Field(
         default_factory=ScoringSettings, description="Scores of images, and their options."
+    )
+    documents: DocumentSettings = Field(
+        default_factory=DocumentSettings, description="Scores of documents and their texts, and their options."
     )
     clip: ClipSettings = Field(default_factory=ClipSettings, description="CLIP model, heads and device.")
     selection: SelectionSettings = Field(default_factory=SelectionSettings, description="Filters and thresholds.")

@@ -16,6 +16,8 @@ FAILURES_FOLDER: Final = "failures"
 ROWS: Final = "rows"
 """The role of the one output of a stage that other stages read. Ledgers and scores of samples are read by people only.
 """
+CHANGES: Final = "changes"
+"""The role of the ledger of changed and dropped texts."""
 _PART_ROLE: Final = re.compile(r"rows-(\d{5})")
 # no key ends with a part's mark and digits: keys have "~" only in front of 32 hex digits
 PART_MARK: Final = "~"
@@ -65,6 +67,10 @@ class ShardPaths:
         """Return the path of the values that the sample filters compared, one row per sample that reached them."""
         return f"{self.output_root}/sample_scores/{self.key}.parquet"
 
+    def changes(self) -> str:
+        """Return the path of the ledger of the text rows that functions changed or dropped, as Parquet."""
+        return f"{self.output_root}/changes/{self.key}.parquet"
+
     def ledger(self, stage: str) -> str:
         """Return the path of the ledger of the rows that the stage dropped, as Parquet."""
         return f"{self.output_root}/dropped/{stage}/{self.key}.parquet"
@@ -90,8 +96,8 @@ class ShardPaths:
 
         The files in :meth:`images` and :meth:`tar_part` are left out.
         """
-        scores = {"samples": self.sample_scores()} if stage == "filtered" else {}
-        return {ROWS: self.output(stage), "ledger": self.ledger(stage), **scores}
+        others = {"filtered": {"samples": self.sample_scores()}, "rewritten": {CHANGES: self.changes()}}
+        return {ROWS: self.output(stage), "ledger": self.ledger(stage), **others.get(stage, {})}
 
     def place(self, stage: str, role: str) -> str | None:
         """Return the path of the output with this role; None if there is none.

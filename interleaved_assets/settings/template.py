@@ -19,10 +19,15 @@ _RECOMMENDED: Final[Mapping[str, Any]] = {
 }
 """Settings that differ from their defaults in a new file; docs/sharpness.md explains those of sharpness."""
 
+_COUNTS: Final = tuple(f"selection.{side}_{unit}" for side in ("min", "max") for unit in ("images", "words"))
+_LEFT_OUT: Final = ("documents.", "rewriting.", "selection.document", "selection.text", *_COUNTS)
+"""Settings that a new file does not have: scores of texts and bounds on them (docs/text-scores.md), and functions that
+change texts (docs/rewriting.md)."""
 _WIDTH: Final = 110
 _HEAD: Final = """\
 # Settings of this project; every command and the Dagster UI read this file.
 # Settings behind a "#" are at their defaults. INTERLEAVED_<SECTION>__<KEY> in the environment overrides a key.
+# A recipe sets the filters of a published data set: a line such as recipe = "obelics" above the first section.
 # Credentials are no settings: they come from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …).
 """
 
@@ -31,7 +36,7 @@ def settings_template(raw_root: str, output_root: str) -> str:
     """Return the text of a new settings file for these roots."""
     values = {**_RECOMMENDED, "storage.raw_root": raw_root, "storage.output_root": output_root}
     parts = [_HEAD]
-    lines = setting_lines(Settings.model_construct())
+    lines = (line for line in setting_lines(Settings.model_construct()) if not line.name.startswith(_LEFT_OUT))
     for section, settings in groupby(lines, lambda line: line.name.partition(".")[0]):
         about = f"[{section}]\n# {Settings.model_fields[section].description}\n"
         parts.append(about + "".join(_setting(line, values) for line in settings))

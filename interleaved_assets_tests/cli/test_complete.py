@@ -18,7 +18,7 @@ KEYS = ("2024/part-0", "2024/part-1", "2025/part-0", "caf%C3%A9")
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with records of :data:`KEYS`, of which the first one's raw tar is gone, and a raw shard without any."""
+    """A project with records of :data:`KEYS`, whose first raw shard is gone, and a raw shard without any record."""
     project(tmp_path)
     for key in KEYS:
         record = tmp_path / f"out/records/normalized/{key}.json"

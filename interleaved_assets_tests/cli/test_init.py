@@ -22,7 +22,12 @@ def test_the_file_loads_and_has_every_setting(tmp_path: Path, capsys: pytest.Cap
             section = match[1]
         elif match := re.match(r"(?:# )?([\w.]+) =( |$)", line):
             found.add(f"{section}.{match[1]}")
-    assert found == names_of_settings(Settings)
+    # scores of texts and bounds on them (docs/text-scores.md), and functions that change texts are left out
+    left_out = {name for name in names_of_settings(Settings) if name.startswith(("documents.", "rewriting."))}
+    left_out |= {f"selection.{name}" for name in ("document", "text")}
+    left_out |= {f"selection.{side}_{unit}" for side in ("min", "max") for unit in ("images", "words")}
+    assert found | left_out == names_of_settings(Settings)
+    assert not found & left_out
     before = file.read_text(encoding="utf-8")
     assert main(["init", "--file", str(file)]) == 2
     assert f"{file} exists and is not changed" in capsys.readouterr().err

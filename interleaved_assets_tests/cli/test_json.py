@@ -23,6 +23,7 @@ ARGUMENTS = {
     "select": ["raw/a.tar", "out/image_scores/a.parquet", "a.selected.tar", "--filter", "min_sharpness=100"],
     "run": ["a", "b", "--jobs", "1"],
     "status": [],
+    "recipe": ["diff", "obelics"],
     "report": [],
     "serve": [],
     "what-if": ["min_sharpness=0"],
@@ -37,6 +38,7 @@ ARGUMENTS = {
 FOUND = {
     "init": {"file": "new.toml", "raw_root": "{here}/data/raw"},
     "settings": {"selection.min_sharpness": {"value": 100.0, "default": 100.0}},
+    "recipe": {"name": "obelics", "different": {"selection.min_short_side": {"recipe": 150, "in_force": None}}},
     "inspect": {"uri": "{here}/raw/a.tar", "form": "tar"},
     "validate": {"uri": "{here}/raw/a.tar", "sound": True},
     "convert": {"input": "{here}/raw/a.tar", "current": False},
@@ -157,6 +159,7 @@ def test_rows_of_a_sample_at_every_stage(capsys: pytest.CaptureFixture[str]) -> 
     assert {name: stage["kept"] for name, stage in stages.items()} == {
         "normalized": 4,
         "image_scores": 2,
+        "document_scores": 2,
         "filtered": 3,
         "final_tars": 3,
     }

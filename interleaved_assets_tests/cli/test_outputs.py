@@ -8,18 +8,29 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.restorable import Restorable
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Restorable:
+    folder = tmp_path_factory.mktemp("made") / "project"
+    folder.mkdir()
+    project(folder)
+    good_shard(folder / "raw/a.tar")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["run"]) == 0
+        assert main(["score", "raw/a.tar", "s.parquet"]) == 0
+    return Restorable(folder)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(made_once: Restorable, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The present folder: a project whose shard ``a`` went through all stages, with scores of it in ``s.parquet``."""
-    monkeypatch.chdir(tmp_path)
+    folder = made_once.restore()
+    monkeypatch.chdir(folder)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    project(tmp_path)
-    good_shard(tmp_path / "raw/a.tar")
-    assert main(["run"]) == 0
-    assert main(["score", "raw/a.tar", "s.parquet"]) == 0
-    return tmp_path
+    return folder
 
 
 KINDS: dict[str, Callable[[Path], None]] = {

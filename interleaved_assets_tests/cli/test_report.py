@@ -79,6 +79,7 @@ def test_without_shards_there_is_no_report(
     (tmp_path / "none").mkdir()
     assert main([*curated, "report"]) == 1
     assert capsys.readouterr().err == (
-        f"interleaved: no shards: no file below {tmp_path}/none has a name that ends in .tar, .tar.gz or .tgz\n"
+        f"interleaved: no shards: no file below {tmp_path}/none has a name that ends in "
+        ".tar, .tar.gz, .tgz, .parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf\n"
     )
     assert not (tmp_path / "other").exists()

@@ -29,7 +29,7 @@ def test_all_due_shards_are_made_and_then_current(tmp_path: Path, capsys: pytest
     due = due_shards(list(list_raw_shards(settings.storage)), settings, {}, Progress(made, {}, frozenset()))
     assert (due.shards, due.current) == ({}, {"a", "deep/b"})
     # what the orchestrator calls finds nothing to do
-    assert [take_through(stage, "a", settings).unchanged for stage in stage_dag(settings).values()] == [True] * 4
+    assert [take_through(stage, "a", settings).unchanged for stage in stage_dag(settings).values()] == [True] * 5
     assert main(command) == 0
     assert capsys.readouterr().out == "nothing to make: 2 shards, all current\n"
     assert main([*command, "--json"]) == 0
@@ -40,12 +40,22 @@ def test_a_run_in_dagster_takes_over_what_is_there(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")
     assert main(["--settings", str(tmp_path / "interleaved.toml"), "run"]) == 0
-    folders = ("normalized", "image_scores", "filtered", "tars", "dropped", "records", "pages", "pictures")
+    folders = (
+        "normalized",
+        "image_scores",
+        "document_scores",
+        "filtered",
+        "tars",
+        "dropped",
+        "records",
+        "pages",
+        "pictures",
+    )
     before = {path: path.stat().st_mtime_ns for name in folders for path in (tmp_path / "out" / name).rglob("*.*")}
     assert len(before) >= 13
     with DagsterInstance.ephemeral() as instance:
         assert run_chain(instance, settings, ["a"]).success
-        assert [materialized(instance, name) for name in STAGES] == [{"a"}] * 4
+        assert [materialized(instance, name) for name in STAGES] == [{"a"}] * 5
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 

@@ -23,7 +23,8 @@ def test_status_names_stale_shards_why_and_what_a_run_would_make(
     assert (stale[1], stale[3], stale[4]) == ("2", "filtered, final_tars", "a, b")
     assert next(row for row in rows if row[0] == "missing")[1:3] == ["1", "never materialized"]
     assert "min_sharpness 100.0 → 80.0" in " ".join(row[2] for row in rows)
-    assert "\nA run would take 3 shards through normalized, image_scores, filtered, final_tars: interleaved" in printed
+    stages = "normalized, image_scores, document_scores, filtered, final_tars"
+    assert f"A run would take 3 shards through {stages}: interleaved" in " ".join(printed.split())
     assert main([*curated, "status", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["shard"], line["state"], line["stages"][0]) for line in lines] == [
@@ -62,7 +63,8 @@ def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsy
     for command in ("status", "run"):
         assert main(["--settings", str(tmp_path / "interleaved.toml"), command]) == 0
         assert capsys.readouterr().out == (
-            f"no shards: no file below {raw} has a name that ends in .tar, .tar.gz or .tgz\n"
+            f"no shards: no file below {raw} has a name that ends in .tar, .tar.gz, .tgz, "
+            ".parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf\n"
         )
 
 

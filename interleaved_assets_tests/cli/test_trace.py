@@ -16,7 +16,7 @@ def test_trace_shows_every_stage_and_why_a_row_was_dropped(
     assert main([*curated, "trace", "doc-97-b"]) == 0
     printed = capsys.readouterr().out
     assert "in shard a" in printed
-    for stage in ("normalized", "image_scores", "filtered"):
+    for stage in ("normalized", "image_scores", "document_scores", "filtered"):
         assert stage in printed
     dropped = next(line for line in printed.splitlines() if "dropped: sharpness_below" in line)
     assert "100" in dropped

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.cli import main
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 from interleaved_assets_tests.system_calls import system_calls
 
 
@@ -96,3 +97,30 @@ def test_what_if_of_a_bound_of_an_own_filter(curated: list[str], capsys: pytest.
     for change in ("own.width=3", "own.width.most=3"):
         assert main([*curated, "what-if", change]) == 2
         assert "bounds of an own filter are own.<filter>.min and own.<filter>.max" in capsys.readouterr().err
+
+
+def test_another_field_of_the_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path, '[selection.own.x]\nfield = "a"\nmin = 2\n[selection.own.x2]\nfield = "a"\nmax = 9\n')
+    write_shard(tmp_path / "raw" / "a.tar", {f"d{n}": document("one", sharp_image(n), a=n, b=-n) for n in (1, 2, 3)})
+    command = ["--settings", str(tmp_path / "interleaved.toml")]
+    assert main([*command, "run"]) == 0
+    capsys.readouterr()
+    assert main([*command, "what-if", "own.x.field=b", "own.x.min=-2", "own.x2.field=b"]) == 0
+    cells = cells_of(capsys.readouterr().out)
+    assert cells["samples_kept"] == ["2", "2", "+0"]
+    assert cells["dropped: x_below"] == ["3", "3", "+0"]
+    assert main([*command, "what-if", "own.x.field=b", "own.x2.field=b"]) == 0
+    assert cells_of(capsys.readouterr().out)["samples_kept"] == ["2", "0", "-2"]
+
+
+def test_what_if_of_bounds_on_documents_and_texts(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "what-if", "min_sharpness=0", "text.words.min=1000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["then"]["dropped"]["text_words_below"] == 10  # all texts; the images stay
+    assert (found["then"]["images_kept"], found["then"]["samples_kept"]) == (10, 6)
+    assert main([*curated, "what-if", "document.words.min=1000", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["then"]["samples_kept"] == 0
+    assert main([*curated, "what-if", 'document.language.in=["en"]']) == 2
+    assert "needs the score language, which the scorer 'language' measures" in capsys.readouterr().err
+    assert main([*curated, "what-if", "document.word.min=2"]) == 2
+    assert "no score of texts named word; did you mean words" in capsys.readouterr().err

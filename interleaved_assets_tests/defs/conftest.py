@@ -16,8 +16,9 @@ from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs import in_memory as in_memory_runs
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
+from dagster._core.storage.sql import create_engine
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.pool import NullPool, QueuePool
 
 from interleaved_assets_tests.defs.runs import instance_on_disk
@@ -50,26 +51,38 @@ def disk_not_waited_for() -> Iterator[None]:
     event.remove(Engine, "connect", connected)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_engine_for_each_database() -> Iterator[None]:
-    """Dagster makes an engine for each statement on SQLite, and each engine compiles its statements anew."""
+@pytest.fixture(scope="module", autouse=True)
+def connections_to_files_kept() -> Iterator[None]:
+    """Dagster makes an engine and a connection for each statement on SQLite, and each engine compiles anew."""
+    engines = _Engines()
     with pytest.MonkeyPatch.context() as patch:
         for module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
-            patch.setattr(module, "create_engine", _kept_engines(module.create_engine))
+            patch.setattr(module, "create_engine", engines.create)
         yield
+    engines.dispose()
 
 
-def _kept_engines(create: Callable[..., Engine]) -> Callable[..., Engine]:
-    engines: dict[str, Engine] = {}
+class _Engines:
+    """An engine with a pool for each file; one that was deleted and made again is another file."""
 
-    def kept(url: str, **options: object) -> Engine:
-        # without a pool, as Dagster asks for, an engine holds no connection: its file may be deleted and made again
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], Engine] = {}
+
+    def create(self, url: str, **options: object) -> Engine:
         assert options["poolclass"] is NullPool
-        if url not in engines:
-            engines[url] = create(url, **options)
-        return engines[url]
+        file = Path(make_url(url).database or "")
+        if not file.exists():
+            return create_engine(url, **options)
+        place = (url, file.stat().st_ino)
+        if place not in self._kept:
+            self._kept[place] = create_engine(url, **options | {"poolclass": QueuePool, "max_overflow": -1})
+            # Dagster disposes of an engine after each statement
+            self._kept[place].dispose = lambda close=True: None  # type: ignore[method-assign]
+        return self._kept[place]
 
-    return kept
+    def dispose(self) -> None:
+        for engine in self._kept.values():
+            engine.pool.dispose()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,6 @@
 """Runs of the real chain and ticks of the real sensor in the test's own process, and what they leave behind."""
 
 import logging
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 
-STAGES = ("normalized", "image_scores", "filtered", "final_tars")
+STAGES = ("normalized", "image_scores", "document_scores", "filtered", "final_tars")
 NO_TELEMETRY = {"telemetry": {"enabled": False}}
 """For an instance with a folder of its own, which would else write what it did into the home folder."""
 
@@ -34,16 +32,28 @@ class Ran(NamedTuple):
     errors: list[str]
 
 
-def run_chain(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> Ran:
-    """One run of the chain over ``keys``, which are registered where they are not yet."""
+_loaded: list[tuple[Settings, dg.Definitions]] = []
+
+
+def definitions_of(settings: Settings) -> dg.Definitions:
+    """Those of the settings, made once for all ticks and runs until the settings change, as in a code server."""
+    if not _loaded or _loaded[0][0] != settings:
+        _loaded[:] = [(settings, build_definitions(settings))]
+    return _loaded[0][1]
+
+
+def run_chain(
+    instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str], stages: Sequence[str] = STAGES
+) -> Ran:
+    """One run of the chain, or of its first ``stages``, over ``keys``, which are registered where they are not yet."""
     instance.add_dynamic_partitions(SHARDS, list(keys))
     registered = [key for key in instance.get_dynamic_partitions(SHARDS) if key in set(keys)]
     result = (
-        build_definitions(settings)
+        definitions_of(settings)
         .resolve_implicit_global_asset_job_def()
         .execute_in_process(
             instance=instance,
-            asset_selection=[dg.AssetKey(name) for name in (*STAGES, *(["image_export"] * settings.export.enabled))],
+            asset_selection=[dg.AssetKey(name) for name in (*stages, *_more(settings))],
             tags={RANGE_START: registered[0], RANGE_END: registered[-1]},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             raise_on_error=False,
@@ -58,6 +68,10 @@ def run_chain(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[s
     )
 
 
+def _more(settings: Settings) -> list[str]:
+    return ["image_export"] * settings.export.enabled + ["rewritten"] * bool(settings.rewriting.functions)
+
+
 @contextmanager
 def instance_on_disk(home: Path) -> Iterator[dg.DagsterInstance]:
     """An instance that others can open as well, and that is opened again where ``home`` has one."""
@@ -66,39 +80,9 @@ def instance_on_disk(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-class Restorable:
-    """A project that takes long to make, for tests that change it: each of them gets it as it was made.
-
-    It comes back at the same place, because records and Dagster's storage name files by absolute paths. Raw shards and
-    outputs come back as the same files, because records hold their inode numbers: they may be replaced and deleted, as
-    the project does, and not be written into.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._kept = folder.with_name(f"{folder.name}-kept")
-        folder.rename(self._kept)
-        self._stamps = self._read_stamps()
-
-    def restore(self) -> Path:
-        assert self._read_stamps() == self._stamps, "a test has written into a file instead of replacing it"
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir()
-        for part in self._kept.iterdir():
-            target = self._folder / part.name
-            if part.is_dir():
-                shutil.copytree(part, target, copy_function=os.link if part.name in ("raw", "out") else shutil.copy2)
-            else:
-                shutil.copy2(part, target)
-        return self._folder
-
-    def _read_stamps(self) -> list[tuple[str, int]]:
-        return [(str(path), path.stat().st_mtime_ns) for path in sorted(self._kept.rglob("*")) if path.is_file()]
-
-
 def check_up_to_date(settings: Settings, instance: dg.DagsterInstance) -> bool:
     """Run the check ``up_to_date`` of every stage, without the report; whether that succeeded."""
-    job = build_definitions(settings).resolve_job_def("daily_report")
+    job = definitions_of(settings).resolve_job_def("daily_report")
     keys = {dg.AssetCheckKey(dg.AssetKey(name), "up_to_date") for name in stage_dag(settings)}
     alone = job.get_subset(asset_selection=set(), asset_check_selection=keys)
     return alone.execute_in_process(instance=instance).success
@@ -107,7 +91,7 @@ def check_up_to_date(settings: Settings, instance: dg.DagsterInstance) -> bool:
 def unfinished_run(instance: dg.DagsterInstance, settings: Settings, key: str) -> dg.DagsterRun:
     """A run of the chain over one shard that has begun and does not end."""
     return instance.create_run_for_job(
-        build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE),
+        definitions_of(settings).resolve_job_def(BRING_UP_TO_DATE),
         asset_selection=frozenset({dg.AssetKey("final_tars")}),
         tags={RANGE_START: key, RANGE_END: key},
         status=dg.DagsterRunStatus.STARTED,
@@ -177,7 +161,7 @@ class Watcher:
 
     def tick(self) -> str:
         """One look; gives what it says. Errors of the sensor come through."""
-        sensor = build_definitions(self.settings).get_sensor_def("raw_shard_sensor")
+        sensor = definitions_of(self.settings).get_sensor_def("raw_shard_sensor")
         self.ranges = []
         with dg.build_sensor_context(instance=self._instance, cursor=self.cursor) as context:
             result = sensor(context)

@@ -36,7 +36,14 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("damage", [lambda tar: b"no tar" * 999, lambda tar: b"", lambda tar: tar[:9000]])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda tar: b"no tar" * 999,
+        pytest.param(lambda tar: b"", marks=pytest.mark.system),
+        pytest.param(lambda tar: tar[:9000], marks=pytest.mark.system),
+    ],
+)
 def test_a_shard_that_always_fails_is_tried_once_a_run(
     tmp_path: Path, instance: DagsterInstance, tries: list[tuple[str, str]], damage: Callable[[bytes], bytes]
 ) -> None:
@@ -130,9 +137,9 @@ class Clock:
         return self._watcher.observed[before:]
 
 
-def test_two_thousand_new_shards_at_once(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = project(tmp_path, AT_ONCE + "max_per_tick = 450\n")
-    names = [f"part-{number // 500}/shard {number:04}.tar" for number in range(2000)]
+def test_four_hundred_new_shards_at_once(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path, AT_ONCE + "max_per_tick = 90\n")
+    names = [f"part-{number // 100}/shard {number:04}.tar" for number in range(400)]
     for name in names:
         path = tmp_path / "raw" / name
         path.parent.mkdir(exist_ok=True)
@@ -144,15 +151,15 @@ def test_two_thousand_new_shards_at_once(tmp_path: Path, instance: DagsterInstan
         watcher.tick()
         reported.append(len(watcher.observed) - before)
         assert len(watcher.cursor or "") < 1000
-    assert reported == [450, 450, 450, 450, 200, 0, 0]
+    assert reported == [90, 90, 90, 90, 40, 0, 0]
     keys = {name.removesuffix(".tar").replace(" ", "%20") for name in names}
     assert sorted(watcher.observed) == sorted(keys)  # each of them, and none twice
     registered = instance.get_dynamic_partitions(SHARDS)
     assert sorted(registered) == sorted(keys)
     # a restart of the daemon between two ticks forgets nothing, a changed shard stands out among the others
-    (tmp_path / "raw" / names[777]).write_bytes(b"other content")
+    (tmp_path / "raw" / names[177]).write_bytes(b"other content")
     before = len(watcher.observed)
     watcher.tick()
-    assert watcher.observed[before:] == ["part-1/shard%200777"]
+    assert watcher.observed[before:] == ["part-1/shard%200177"]
     snapshots = list((tmp_path / "out" / "state").rglob("*"))
-    assert sum(path.stat().st_size for path in snapshots if path.is_file()) < 1_000_000
+    assert sum(path.stat().st_size for path in snapshots if path.is_file()) < 200_000

@@ -139,6 +139,7 @@ print(ran.success, *ran.errors, sep="\\n")
 """
 
 
+@pytest.mark.system  # imports all of Dagster in a process of its own
 def test_a_local_folder_that_may_not_be_written(base: Settings, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
     out = tmp_path / "out"
@@ -217,7 +218,7 @@ def test_an_output_bucket_that_is_gone(
     assert run_chain(instance, settings, KEYS).success
 
 
-@pytest.mark.parametrize("wrong", [{"secret": "wrong"}, {"key": "unknown-key"}])
+@pytest.mark.parametrize("wrong", [{"secret": "wrong"}, pytest.param({"key": "unknown-key"}, marks=pytest.mark.system)])
 def test_credentials_that_are_wrong(
     base: Settings, raw: str, s3_server: S3Server, instance: DagsterInstance, wrong: dict[str, str]
 ) -> None:
@@ -236,7 +237,13 @@ def test_credentials_that_are_wrong(
     assert below(s3_server, out) == []
 
 
-@pytest.mark.parametrize(("refusal", "advice"), [(EXPIRED, "credentials have expired"), (SKEWED, "machine's clock")])
+@pytest.mark.parametrize(
+    ("refusal", "advice"),
+    [
+        (EXPIRED, "credentials have expired"),
+        pytest.param(SKEWED, "machine's clock", marks=pytest.mark.system),
+    ],
+)
 def test_credentials_that_expire_in_the_middle_of_a_run(
     base: Settings, raw: str, gate: S3Gate, instance: DagsterInstance, refusal: Refusal, advice: str
 ) -> None:

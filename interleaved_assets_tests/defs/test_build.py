@@ -46,6 +46,7 @@ def test_every_asset_has_a_description_and_an_owner(tmp_path: Path) -> None:
         "raw_shards": ("ingest", "raw", {"tar"}, None),
         "normalized": ("ingest", "ingest", {"parquet"}, "shard_io"),
         "image_scores": ("score", "score", {"opencv", "parquet"}, "shard_io"),
+        "document_scores": ("score", "score", {"parquet"}, "shard_io"),
         "clip_scores": ("score", "score", {"parquet", "pytorch"}, "gpu"),
         "filtered": ("select", "select", {"parquet"}, "shard_io"),
         "final_tars": ("publish", "publish", {"webdataset"}, "shard_io"),

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,19 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import SHARDS, shards
-from interleaved_assets.io.formats.tar import TAR
+from interleaved_assets.io.formats.registry import TAR
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import SettingsError, StorageError
-from interleaved_assets.pipeline.tasks import normalized as normalize
 from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
+from interleaved_assets_tests.io.formats.registered import in_place_of
 from interleaved_assets_tests.layouts import foreign_tar
 
+TO_NORMALIZED, TO_SCORES, TO_FILTERED = STAGES[:1], STAGES[:3], STAGES[:4]
+TWO_SHARDS_DONE = pytest.mark.project(shards={"a": 1, "b": 2}, done="ab")
 CHECKS = {
     "normalized": {
         "layout_as_expected",
@@ -39,6 +41,7 @@ CHECKS = {
         "keys_unique",
     },
     "image_scores": {"rows_without_error", "every_image_scored", "scores_in_range", "schema_canonical"},
+    "document_scores": {"rows_without_error", "every_document_scored", "scores_in_range", "schema_canonical"},
     "filtered": {
         "rows_without_error",
         "rows_accounted_for",
@@ -50,14 +53,14 @@ CHECKS = {
 }
 
 
-def run(instance: dg.DagsterInstance, folder: Path, settings: str = "") -> Ran:
+def run(instance: dg.DagsterInstance, folder: Path, settings: str = "", stages: Sequence[str] = STAGES) -> Ran:
     """One run over the shards a and b, made unless they are there."""
     loaded = project(folder, settings)
     for name in ("a", "b"):
         if not (folder / f"raw/{name}.tar").exists():
             good_shard(folder / f"raw/{name}.tar", seed=ord(name))
     register_all(instance, loaded.storage)
-    return run_chain(instance, loaded, ["a", "b"])
+    return run_chain(instance, loaded, ["a", "b"], stages)
 
 
 def shown(instance: dg.DagsterInstance, asset: str, check: str) -> Mapping[str, set[str]]:
@@ -71,6 +74,11 @@ def shown(instance: dg.DagsterInstance, asset: str, check: str) -> Mapping[str, 
         for status, name in names.items()
         if not state.subsets[status].is_empty
     }
+
+
+def written(folder: Path) -> dict[Path, int]:
+    """When each output was written."""
+    return {path: path.stat().st_mtime_ns for ending in ("parquet", "tar") for path in folder.rglob(f"*.{ending}")}
 
 
 def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, instance: dg.DagsterInstance) -> None:
@@ -100,15 +108,7 @@ def test_every_check_of_a_good_shard_passes_and_the_ui_shows_it(tmp_path: Path, 
         "image_keep_rate": 0.8,
         "other_shards": 1,
     }
-
-
-def written(folder: Path) -> dict[Path, int]:
-    """When each output was written."""
-    return {path: path.stat().st_mtime_ns for ending in ("parquet", "tar") for path in folder.rglob(f"*.{ending}")}
-
-
-def test_an_unchanged_shard_is_checked_again_from_its_record(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    run(instance, tmp_path)
+    # unchanged shards are checked again from their records
     made = written(tmp_path / "out")
     assert len(made) > 2 * len(STAGES)
     assert run(instance, tmp_path).success
@@ -118,36 +118,28 @@ def test_an_unchanged_shard_is_checked_again_from_its_record(tmp_path: Path, ins
             assert shown(instance, asset, check) == {"passed": {"a", "b"}}
 
 
-def wrap_reader(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Have ``change`` made to every table that normalization reads of shard b."""
-
-    def changed(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
-        for table in TAR.read(uri, options):
-            yield change(table) if uri.endswith("b.tar") else table
-
-    monkeypatch.setattr(normalize, "TAR", replace(TAR, read=changed))
-
-
-def test_schema(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_and_keys(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     def to_large(table: pa.Table) -> pa.Table:
         at = table.schema.get_field_index("content_type")
         return table.set_column(at, "content_type", table["content_type"].cast(pa.large_string()))
 
-    wrap_reader(monkeypatch, to_large)
-    run(instance, tmp_path)
+    def changed(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
+        for table in TAR.read(uri, options):
+            if uri.endswith("a.tar"):
+                yield pa.concat_tables([table, table.slice(table.num_rows - 2)])
+            else:
+                yield to_large(table)
+
+    with in_place_of(TAR, replace(TAR, read=changed)):
+        run(instance, tmp_path, stages=TO_NORMALIZED)
     found = check_result(instance, "normalized", "schema_canonical", "b")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert found.description == "content_type is large_string, not string"
-    assert shown(instance, "normalized", "schema_canonical") == {"passed": {"a"}, "failed": {"b"}}
-    assert materialized(instance, "normalized") == {"a", "b"}
-
-
-def test_keys(tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrap_reader(monkeypatch, lambda table: pa.concat_tables([table, table.slice(table.num_rows - 2)]))
-    run(instance, tmp_path)
-    found = check_result(instance, "normalized", "keys_unique", "b")
+    assert check_result(instance, "normalized", "schema_canonical", "a").passed
+    found = check_result(instance, "normalized", "keys_unique", "a")
     assert (found.passed, found.figures) == (False, {"repeated_keys": 2, "repeated_samples": 0})
-    assert shown(instance, "normalized", "keys_unique") == {"passed": {"a"}, "failed": {"b"}}
+    assert check_result(instance, "normalized", "keys_unique", "b").passed
+    assert materialized(instance, "normalized") == {"a", "b"}
 
 
 def test_a_foreign_layout_and_a_cut_tar_fail_their_checks(tmp_path: Path, instance: dg.DagsterInstance) -> None:
@@ -183,10 +175,10 @@ def test_rows_that_are_lost_fail_the_shard(
 def test_a_failed_check_shows_although_an_older_materialization_is_there(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(instance, tmp_path).success
+    assert run(instance, tmp_path, stages=TO_NORMALIZED).success
     good_shard(tmp_path / "raw/b.tar", seed=99)
     lose_first_row(monkeypatch, "b")
-    assert not run(instance, tmp_path).success
+    assert not run(instance, tmp_path, stages=TO_NORMALIZED).success
     assert shown(instance, "normalized", "rows_accounted_for") == {"passed": {"a"}, "failed": {"b"}}
 
 
@@ -194,7 +186,7 @@ def test_an_image_without_a_row_of_scores(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_first_score(monkeypatch)
-    run(instance, tmp_path, '[selection]\non_score_error = "drop_row"\n')
+    run(instance, tmp_path, '[selection]\non_score_error = "drop_row"\n', TO_FILTERED)
     found = check_result(instance, "image_scores", "every_image_scored", "a")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert found.description == "4 rows for 5 images, 0 of them with a reason instead of a score"
@@ -206,7 +198,7 @@ def test_a_missing_score_fails_the_check_of_the_selection(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_first_score(monkeypatch)
-    assert not run(instance, tmp_path, '[selection]\non_score_error = "error"\n').success
+    assert not run(instance, tmp_path, '[selection]\non_score_error = "error"\n', TO_FILTERED).success
     found = check_result(instance, "filtered", "rows_without_error", "b")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert "not materialized: b: sample" in str(found.description)
@@ -227,7 +219,7 @@ def brightness() -> Iterator[None]:
 
 def test_scores_out_of_range(tmp_path: Path, instance: dg.DagsterInstance, brightness: None) -> None:
     write_shard(tmp_path / "raw/b.tar", {"doc": document("text", blurred_image(level=128))})
-    assert run(instance, tmp_path, '[scoring]\nscorers = ["sharpness", "qr", "brightness"]\n').success
+    assert run(instance, tmp_path, '[scoring]\nscorers = ["sharpness", "qr", "brightness"]\n', TO_SCORES).success
     found = check_result(instance, "image_scores", "scores_in_range", "a")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert found.description == "brightness: values from 128 to 255, outside of 0 to 200"
@@ -240,32 +232,32 @@ def blurred_shard(path: Path) -> None:
 
 
 def test_a_shard_far_from_the_others_warns(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    blurred_shard_at = tmp_path / "raw/b.tar"
-    settings = project(tmp_path)
-    blurred_shard(blurred_shard_at)
     for number in range(5):
         good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
-    # the others in one run, the two in another: they are compared with what the first has recorded
+    blurred_shard(tmp_path / "raw/first.tar")
+    settings = project(tmp_path)
     keys = register_all(instance, settings.storage)
-    assert run_chain(instance, settings, [key for key in keys if key.startswith("other")]).success
-    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n").success
+    # shards of one run are compared with each other
+    assert run_chain(instance, settings, keys, TO_FILTERED).success
+    assert shown(instance, "filtered", "keep_rate_within_bounds") == {
+        "passed": {f"other-{number}" for number in range(5)},
+        "failed": {"first"},
+    }
+    # those of another run are compared with what the first has recorded
+    blurred_shard(tmp_path / "raw/b.tar")
+    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n", TO_FILTERED).success
     far = check_result(instance, "filtered", "keep_rate_within_bounds", "b")
     assert (far.passed, far.severity) == (False, "WARN")
-    assert far.figures["other_shards"] == 6
+    assert far.figures["other_shards"] == 7
     assert far.figures["median_keep_rate"] == round(12 / 13, 4)
     assert far.figures["keep_rate"] == 2 / 10
     near = check_result(instance, "filtered", "keep_rate_within_bounds", "a")
     assert (near.passed, near.figures["distance_from_median"]) == (True, 0.0)
-    assert materialized(instance, "final_tars") == set(keys) | {"a"}
-
-
-def test_other_settings_are_no_basis(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    settings = project(tmp_path)
-    for number in range(5):
-        good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
-    run_chain(instance, settings, register_all(instance, settings.storage))
-    blurred_shard(tmp_path / "raw/b.tar")
-    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0\n[selection]\nmin_sharpness = 99\n").success
+    assert materialized(instance, "filtered") == {*keys, "a", "b"}
+    # other settings are no basis
+    assert run(
+        instance, tmp_path, "[checks]\nmin_keep_rate = 0\n[selection]\nmin_sharpness = 99\n", TO_FILTERED
+    ).success
     found = check_result(instance, "filtered", "keep_rate_within_bounds", "b")
     assert (found.passed, found.figures) == (
         True,
@@ -273,18 +265,8 @@ def test_other_settings_are_no_basis(tmp_path: Path, instance: dg.DagsterInstanc
     )
 
 
-def test_shards_of_one_run_are_compared_with_each_other(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    for number in range(5):
-        good_shard(tmp_path / f"raw/other-{number}.tar", seed=number)
-    blurred_shard(tmp_path / "raw/b.tar")
-    settings = project(tmp_path)
-    assert run_chain(instance, settings, register_all(instance, settings.storage)).success
-    assert shown(instance, "filtered", "keep_rate_within_bounds")["failed"] == {"b"}
-    assert len(shown(instance, "filtered", "keep_rate_within_bounds")["passed"]) == 5
-
-
 def test_fixed_bounds_of_the_keep_rate(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0.95\n").success
+    assert run(instance, tmp_path, "[checks]\nmin_keep_rate = 0.95\n", TO_FILTERED).success
     found = check_result(instance, "filtered", "keep_rate_within_bounds", "a")
     assert (found.passed, found.severity) == (False, "ERROR")
     assert str(found.description).startswith("92.3% of 13 rows kept, outside of 95.0% to 100.0%")
@@ -330,6 +312,7 @@ def test_a_check_with_a_defect_costs_its_shard_and_no_other(
     assert {asset: materialized(instance, asset) for asset in STAGES} == {
         "normalized": {"a", "b"},
         "image_scores": {"b"},
+        "document_scores": {"a", "b"},
         "filtered": {"b"},
         "final_tars": {"b"},
     }
@@ -379,9 +362,11 @@ def up_to_date(instance: dg.DagsterInstance, settings: Settings) -> dict[str, dg
     return {evaluation.asset_key.path[-1]: evaluation for evaluation in found if evaluation.check_name == "up_to_date"}
 
 
-def test_stale_shards_turn_the_mark_of_their_stages_alone(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    run(instance, tmp_path)
-    settings = project(tmp_path)
+@TWO_SHARDS_DONE
+def test_stale_shards_turn_the_mark_of_their_stages_alone(
+    tmp_path: Path, settings: Settings, instance: dg.DagsterInstance
+) -> None:
+    register_all(instance, settings.storage)
     assert {stage: found.description for stage, found in up_to_date(instance, settings).items()} == dict.fromkeys(
         STAGES, "all 2 shards are current"
     )
@@ -389,6 +374,7 @@ def test_stale_shards_turn_the_mark_of_their_stages_alone(tmp_path: Path, instan
     assert {stage: evaluation.passed for stage, evaluation in found.items()} == {
         "normalized": True,
         "image_scores": True,
+        "document_scores": True,
         "filtered": False,
         "final_tars": False,
     }
@@ -403,8 +389,8 @@ def test_stale_shards_turn_the_mark_of_their_stages_alone(tmp_path: Path, instan
 
 
 def test_a_failed_shard_has_its_error_in_the_check(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    run(instance, tmp_path)
     settings = project(tmp_path)
+    (tmp_path / "raw").mkdir(exist_ok=True)
     (tmp_path / "raw/bad.tar").write_bytes(b"no tar" * 200)
     run_chain(instance, settings, register_all(instance, settings.storage))
     (line,) = up_to_date(instance, settings)["final_tars"].metadata["not_current"].records
@@ -413,9 +399,11 @@ def test_a_failed_shard_has_its_error_in_the_check(tmp_path: Path, instance: dg.
     )
 
 
-def test_runs_over_many_shards_leave_the_check_to_its_schedule(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    run(instance, tmp_path)
-    settings = project(tmp_path)
+@TWO_SHARDS_DONE
+def test_runs_over_many_shards_leave_the_check_to_its_schedule(
+    settings: Settings, instance: dg.DagsterInstance
+) -> None:
+    register_all(instance, settings.storage)
     definitions = build_definitions(settings)
     instance.add_dynamic_partitions(SHARDS, [f"another-{number}" for number in range(1000)])
     assert up_to_date(instance, settings).keys() == set(STAGES)
@@ -425,10 +413,13 @@ def test_runs_over_many_shards_leave_the_check_to_its_schedule(tmp_path: Path, i
     assert "up_to_date" not in {found.check_name for found in alone.get_asset_check_evaluations()}
 
 
-def test_shards_that_have_vanished_are_counted(tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    run(instance, tmp_path)
+@TWO_SHARDS_DONE
+def test_shards_that_have_vanished_are_counted(
+    tmp_path: Path, settings: Settings, instance: dg.DagsterInstance
+) -> None:
+    register_all(instance, settings.storage)
     (tmp_path / "raw/b.tar").unlink()
-    assert figures(check_raw_root(instance, project(tmp_path)))["vanished_shards"] == 1
+    assert figures(check_raw_root(instance, settings))["vanished_shards"] == 1
 
 
 def test_a_raw_root_that_is_empty_or_gone(tmp_path: Path, instance: dg.DagsterInstance) -> None:

@@ -35,6 +35,7 @@ def test_steps_run_in_the_process_of_the_run_by_default(settings_file: Path) -> 
         assert {facts["pid"] for facts in said(instance).values()} == {os.getpid()}
 
 
+@pytest.mark.system
 def test_multiprocess_gives_each_step_a_process(settings_file: Path, tmp_path: Path) -> None:
     with_executor(settings_file, "multiprocess")
     with (

@@ -5,9 +5,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster_k8s import K8sRunLauncher
-from dagster_k8s.container_context import K8sContainerContext
-from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
 
 from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.defs.executors import GPU, gpu_tags
@@ -30,6 +27,10 @@ def step_tags(device: str) -> dict[str, str]:
 
 def pod_spec(tags: dict[str, str], base: dict[str, Any] | None = None) -> Any:
     """What dagster-k8s makes of the tags, on top of the configuration that all pods of the deployment have."""
+    # imported here: every process of the tests would load the client of Kubernetes for these few
+    from dagster_k8s.container_context import K8sContainerContext
+    from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config
+
     context = K8sContainerContext.create_from_config({"k8s": {"run_k8s_config": base or {}}})
     context = context.merge(K8sContainerContext(run_k8s_config=get_user_defined_k8s_config(tags)))
     job = construct_dagster_k8s_job(
@@ -106,7 +107,7 @@ def test_the_executor_requests_a_gpu_only_for_that_step(
     monkeypatch.setenv("INTERLEAVED_SETTINGS", str(settings))
     launcher = {
         "module": "dagster_k8s",
-        "class": K8sRunLauncher.__name__,
+        "class": "K8sRunLauncher",
         "config": {
             "service_account_name": "dagster",
             "job_image": "registry.example/interleaved-assets:cpu",

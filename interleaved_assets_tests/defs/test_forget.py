@@ -9,20 +9,37 @@ from interleaved_assets.cli import main
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.forget import FORGET_SHARDS
-from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import Watcher, files, run_chain, unfinished_run
+from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets_tests.defs.runs import Watcher, files, instance_on_disk, run_chain, unfinished_run
+from interleaved_assets_tests.projects import make_project
+from interleaved_assets_tests.restorable import Restorable
 
-pytestmark = [pytest.mark.on_disk, pytest.mark.project("[watch]\nquiet_seconds = 0\n", shards={"a": 0})]
+pytestmark = pytest.mark.on_disk
 
 QUIETLY = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-@pytest.fixture(autouse=True)
-def renamed(settings: Settings, tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """A shard went through all stages, and then its raw tar was renamed from ``a`` to ``b``."""
-    assert run_chain(instance, settings, register_all(instance, settings.storage)).success
-    (tmp_path / "raw/a.tar").rename(tmp_path / "raw/b.tar")
-    instance.add_dynamic_partitions("shards", ["b"])
+@pytest.fixture(scope="module")
+def renamed(tmp_path_factory: pytest.TempPathFactory) -> Restorable:
+    """A shard went through all stages, and then its raw shard was renamed from ``a`` to ``b``."""
+    folder = tmp_path_factory.mktemp("made") / "project"
+    folder.mkdir()
+    settings = make_project(folder, "[watch]\nquiet_seconds = 0\n", shards={"a": 0})
+    with instance_on_disk(folder / "home") as instance:
+        assert run_chain(instance, settings, register_all(instance, settings.storage)).success
+        (folder / "raw/a.tar").rename(folder / "raw/b.tar")
+        instance.add_dynamic_partitions("shards", ["b"])
+    return Restorable(folder)
+
+
+@pytest.fixture
+def tmp_path(renamed: Restorable) -> Path:
+    return renamed.restore()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(tmp_path / "interleaved.toml")
 
 
 def forget(instance: dg.DagsterInstance, settings: Settings, **config: object) -> tuple[bool, str]:
@@ -49,13 +66,13 @@ def test_the_job_lists_first_and_then_removes_files_and_partition(
     before = files(tmp_path / "out")
     success, said = forget(instance, settings, vanished=True)
     assert success
-    assert f"shard a: 14 files\n{tmp_path}/out/records/final_tars/a.json\n{tmp_path}/out/tars/a.tar\n" in said
-    assert said.endswith("1 shard, 14 files: nothing was removed, because dry_run is set")
+    assert f"shard a: 16 files\n{tmp_path}/out/records/final_tars/a.json\n{tmp_path}/out/tars/a.tar\n" in said
+    assert said.endswith("1 shard, 16 files: nothing was removed, because dry_run is set")
     assert files(tmp_path / "out") == before
     assert instance.get_dynamic_partitions("shards") == ["a", "b"]
 
     success, said = forget(instance, settings, shards=["a"], dry_run=False)
-    assert (success, said.splitlines()[-1]) == (True, "1 shard, 14 files: removed, with their partitions")
+    assert (success, said.splitlines()[-1]) == (True, "1 shard, 16 files: removed, with their partitions")
     assert files(tmp_path / "out") == {}
     assert instance.get_dynamic_partitions("shards") == ["b"]
 
@@ -66,7 +83,7 @@ def test_the_job_refuses_a_shard_whose_tar_is_there_or_on_which_a_run_works(
     before = files(tmp_path / "out")
     success, said = forget(instance, settings, shards=["a", "b"], dry_run=False)
     assert not success
-    assert said.startswith(f"shard b is not forgotten: its raw tar {tmp_path}/raw/b.tar is still there")
+    assert said.startswith(f"shard b is not forgotten: its raw shard {tmp_path}/raw/b.tar is still there")
     unfinished_run(instance, settings, "a")
     success, said = forget(instance, settings, shards=["a"], dry_run=False)
     assert (success, said) == (False, "shard a is not forgotten: a run is working on it. Wait for its end.")
@@ -86,14 +103,14 @@ def test_the_command_lists_first_and_then_removes_files_and_partition(
     command = ["--settings", str(tmp_path / "interleaved.toml"), "forget"]
     assert main([*command, "--vanished"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("shard a: 14 files, ")
+    assert lines[0].startswith("shard a: 16 files, ")
     assert lines[2] == f"  {tmp_path}/out/tars/a.tar"
-    assert lines[-1] == "1 shard, 14 files: would be removed; --yes removes them, and the partitions"
+    assert lines[-1] == "1 shard, 16 files: would be removed; --yes removes them, and the partitions"
     assert (tmp_path / "out/tars/a.tar").exists()
     assert main([*command, "b"]) == 2
-    assert "shard b is not forgotten: its raw tar" in capsys.readouterr().err
+    assert "shard b is not forgotten: its raw shard" in capsys.readouterr().err
     assert main([*command, "a", "--yes"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "1 shard, 14 files: removed, and the partitions"
+    assert capsys.readouterr().out.splitlines()[-1] == "1 shard, 16 files: removed, and the partitions"
     assert instance.get_dynamic_partitions("shards") == ["b"]
     assert main([*command, "a"]) == 0
 
@@ -108,7 +125,7 @@ def test_without_an_instance_the_sensor_removes_the_partition(
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     assert main(["forget", "--vanished", "--yes"]) == 0
-    assert capsys.readouterr().out.endswith("14 files: removed; raw_shard_sensor removes the partitions\n")
+    assert capsys.readouterr().out.endswith("16 files: removed; raw_shard_sensor removes the partitions\n")
     assert instance.get_dynamic_partitions("shards") == ["a", "b"]
     watcher = Watcher(instance, settings)
     watcher.tick()

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.system
 
 ONE = "dagster/partition"
 
-STAGES = ("normalized", "image_scores", "filtered", "final_tars")
+STAGES = ("normalized", "image_scores", "document_scores", "filtered", "final_tars")
 WATCHING = '[watch]\nreport = "* * * * *"\nenabled = true\ninterval_seconds = 5\nquiet_seconds = 0\n'
 
 STALE = """

@@ -1,9 +1,12 @@
 """The nightly schedule over the real daemon, every minute: what is stale is requested, and nothing else."""
 
+import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from dagster import RunsFilter
 
@@ -12,7 +15,7 @@ from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.status.status import CURRENT, shard_statuses
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
@@ -136,4 +139,31 @@ def test_only_what_is_not_current_is_requested_and_after_a_changed_threshold_the
     again = written(tmp_path, "filtered", "tars")
     assert again.keys() == selected.keys()
     assert not set(again.items()) & set(selected.items())
+    assert_next_tick_requests_nothing(live)
+
+
+def test_functions_that_change_texts_are_applied_in_the_next_night(live: LiveDagster, tmp_path: Path) -> None:
+    keys = ("a", "b")
+    for key in keys:
+        write_shard(tmp_path / f"raw/{key}.tar", {"d": document(f"write to {key}@mail.example", sharp_image(1))})
+    with live.instance() as instance:
+        assert run_chain(instance, load_settings(tmp_path / "interleaved.toml"), list(keys)).success
+    kept = written(tmp_path, "normalized", "image_scores")
+
+    project(tmp_path, EVERY_MINUTE + '[rewriting]\nfunctions = ["redact_personal_data"]\n')
+    assert all("rewritten" in status for status in statuses(tmp_path).values())
+    reloaded = live.ask(RELOAD)["reloadRepositoryLocation"]
+    assert reloaded == {"locationOrLoadError": {"__typename": "RepositoryLocation"}}
+    start_schedule(live)
+    live.wait_for(lambda: all_current(live, tmp_path), "all shards to be current", lambda: str(statuses(tmp_path)))
+    with live.instance() as instance:
+        for asset in (*STAGES, "rewritten"):
+            assert materialized(instance, asset) == set(keys)
+    # no image changes, so that neither rows nor image scores are made again
+    assert written(tmp_path, "normalized", "image_scores") == kept
+    for key in keys:
+        (changed,) = pq.read_table(tmp_path / f"out/changes/{key}.parquet").to_pylist()
+        assert (changed["function"], changed["kind"]) == ("redact_personal_data", "changed")
+        with tarfile.open(tmp_path / f"out/tars/{key}.tar") as tar:
+            assert json.load(tar.extractfile("d.json"))["texts"][0] == "write to [EMAIL]"  # type: ignore[arg-type]
     assert_next_tick_requests_nothing(live)

@@ -99,7 +99,7 @@ def test_an_output_has_its_place_and_the_record_its_hash_and_those_of_all(settin
 
 def test_columns_are_those_of_the_asset_and_passthrough_columns_those_of_the_shard(settings: Settings) -> None:
     done = outcomes(settings)
-    for name in ("normalized", "image_scores", "filtered"):
+    for name in ("normalized", "image_scores", "document_scores", "filtered"):
         metadata = definition_metadata(stage_dag(settings)[name], settings)
         columns = metadata["dagster/column_schema"].columns
         lineage = metadata["dagster/column_lineage"].deps_by_column
@@ -176,8 +176,10 @@ def test_tags_have_versions_and_events_of_inputs(settings: Settings) -> None:
         "dagster/code_version": "3-abc",
         "dagster/input_data_version/normalized": record.inputs["normalized"],
         "dagster/input_data_version/image_scores": record.inputs["image_scores"],
+        "dagster/input_data_version/document_scores": record.inputs["document_scores"],
         "dagster/input_event_pointer/normalized": "17",
         "dagster/input_event_pointer/image_scores": "NULL",
+        "dagster/input_event_pointer/document_scores": "NULL",
     }
 
 

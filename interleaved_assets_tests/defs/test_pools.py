@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.executors import SLOTS
@@ -25,6 +26,7 @@ def test_every_pool_that_an_asset_uses_has_a_limit(tmp_path: Path) -> None:
     assert used == set(SLOTS)
 
 
+@pytest.mark.system  # imports all of Dagster in a process of its own
 def test_the_makefile_sets_the_limits(tmp_path: Path) -> None:
     commands = re.findall(r"\$\(BIN\)/dagster (instance concurrency set (\w+) (\d+))$", MAKEFILE, re.MULTILINE)
     assert {pool: int(limit) for _, pool, limit in commands} == SLOTS

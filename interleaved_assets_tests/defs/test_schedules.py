@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.demo import materialize_all, register_all
+from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, ranges_of
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
 from interleaved_assets.defs.shard_events import LoggedShard
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
-from interleaved_assets_tests.defs.runs import STAGES, Restorable, instance_on_disk
+from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.projects import make_project
+from interleaved_assets_tests.restorable import Restorable
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Restorable:
     folder.mkdir()
     settings = make_project(folder, *FOUR_SHARDS.args, **FOUR_SHARDS.kwargs)
     with instance_on_disk(folder / "home") as instance:
-        assert materialize_all(instance, settings, register_all(instance, settings.storage))
+        assert run_chain(instance, settings, register_all(instance, settings.storage)).success
     return Restorable(folder)
 
 
@@ -133,13 +134,13 @@ def test_shards_that_no_sensor_has_reported_are_registered_and_requested(
     assert instance.get_dynamic_partitions("shards") == ["a", "b", "c", "d"]
 
 
-def test_only_stale_missing_and_failed_shards_are_requested(
-    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
-) -> None:
-    (tmp_path / "raw" / "d.tar").write_bytes(b"this is no tar" * 100)
-    assert not materialize_all(instance, settings, register_all(instance, settings.storage))
+def test_only_stale_missing_and_failed_shards_are_requested(made: Made) -> None:
+    folder, settings, instance = made
+    (folder / "raw" / "d.tar").unlink()
+    (folder / "raw" / "d.tar").write_bytes(b"this is no tar" * 100)
+    assert not run_chain(instance, settings, ["d"]).success
     assert requested(instance, settings) == ["dd"]
-    good_shard(tmp_path / "raw" / "b.tar", seed=9)
+    good_shard(folder / "raw" / "b.tar", seed=9)
     assert requested(instance, settings) == ["bb", "dd"]
     Path(settings.storage.shard("c").record("filtered")).unlink()
     assert requested(instance, settings) == ["bc", "dd"]
@@ -175,7 +176,7 @@ def test_a_run_of_the_night_leaves_out_the_stages_that_are_current(made: Made) -
     result = job.execute_in_process(instance=made.instance, tags=last.tags, asset_selection=last.asset_selection)
     assert result.success
     made_now = {name: materializations(made.instance, name) - before[name] for name in STAGES}
-    assert made_now == {"normalized": 0, "image_scores": 0, "filtered": 4, "final_tars": 4}
+    assert made_now == {"normalized": 0, "image_scores": 0, "document_scores": 0, "filtered": 4, "final_tars": 4}
     assert [request.tags[RANGE_START] for request in requests(made.instance, changed)] == ["e"]
 
 
@@ -183,13 +184,10 @@ def materializations(instance: dg.DagsterInstance, asset: str) -> int:
     return len(instance.fetch_materializations(dg.AssetKey(asset), limit=100).records)
 
 
-def test_a_recorded_shard_without_materialization_is_requested(
-    instance: dg.DagsterInstance, settings: Settings
-) -> None:
-    with dg.DagsterInstance.ephemeral() as another:
-        assert materialize_all(another, settings, register_all(another, settings.storage))
-    assert materialize_all(instance, settings, register_all(instance, settings.storage)[:2])
-    assert requested(instance, settings) == ["cd"]
+def test_a_recorded_shard_without_materialization_is_requested(made: Made) -> None:
+    with instance_on_disk(made.folder / "another home") as another:
+        assert run_chain(another, made.settings, register_all(another, made.settings.storage)[:2]).success
+        assert requested(another, made.settings) == ["cd"]
 
 
 def test_a_damaged_record_keeps_no_other_shard_from_its_night(made: Made) -> None:
@@ -234,15 +232,15 @@ def test_a_shard_whose_last_run_failed_is_requested_though_its_records_are_curre
     away = folder / "away"
     refused.rename(away)
     refused.mkdir()  # a folder cannot be read as a file, also by root
-    assert not materialize_all(instance, settings, ["c"])
+    assert not run_chain(instance, settings, ["c"]).success
     refused.rmdir()
     away.rename(refused)
     assert requested(instance, settings) == ["cc"]
-    assert materialize_all(instance, settings, ["c"])
+    assert run_chain(instance, settings, ["c"]).success
     assert requested(instance, settings) == []
 
 
-@pytest.mark.parametrize("stage", ["normalized", "final_tars"])
+@pytest.mark.parametrize("stage", [pytest.param("normalized", marks=pytest.mark.system), "final_tars"])
 def test_a_shard_whose_run_was_terminated_between_record_and_event_is_requested(
     made: Made, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:

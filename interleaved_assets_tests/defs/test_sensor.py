@@ -3,19 +3,20 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interleaved_assets.defs.demo import materialize_all, register_all
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import LARGEST_GAP
 from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import Watcher, run_chain, unfinished_run
+from interleaved_assets_tests.defs.runs import Watcher, instance_on_disk, run_chain, unfinished_run
 from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, write_shard
+from interleaved_assets_tests.restorable import Restorable
 from interleaved_assets_tests.system_calls import system_calls
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
@@ -39,7 +40,7 @@ class Project:
         good_shard(self.raw / f"{name}.tar", seed=seed)
 
     def run(self, *keys: str) -> bool:
-        return materialize_all(self.instance, self.settings, keys)
+        return run_chain(self.instance, self.settings, keys).success
 
     def partitions(self) -> list[str]:
         return list(self.instance.get_dynamic_partitions(SHARDS))
@@ -49,6 +50,38 @@ class Project:
 def own(tmp_path: Path) -> Iterator[Project]:
     with dg.DagsterInstance.ephemeral() as instance:
         yield Project(tmp_path, instance)
+
+
+class MadeOnce(NamedTuple):
+    """The project of the fixture ``done``, and what its sensor has."""
+
+    project: Restorable
+    cursor: str | None
+    run_keys: list[str | None]
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    folder = tmp_path_factory.mktemp("made") / "project"
+    folder.mkdir()
+    with instance_on_disk(folder / "home") as instance:
+        made = Project(folder, instance)
+        for number, name in enumerate("ab"):
+            made.put(name, number)
+        assert made.sensor.requested() == ["a", "b"]
+        assert made.run("a", "b")
+    return MadeOnce(Restorable(folder), made.sensor.cursor, made.sensor.run_keys)
+
+
+@pytest.fixture
+def done(made_once: MadeOnce) -> Iterator[Project]:
+    """A project whose shards a and b, with the seeds 0 and 1, were requested by the sensor and have run."""
+    folder = made_once.project.restore()
+    with instance_on_disk(folder / "home") as instance:
+        project = Project(folder, instance)
+        project.sensor.cursor = made_once.cursor
+        project.sensor.run_keys = list(made_once.run_keys)
+        yield project
 
 
 def test_shards_are_registered_reported_and_requested_a_few_at_a_time_and_once(own: Project) -> None:
@@ -65,31 +98,25 @@ def test_shards_are_registered_reported_and_requested_a_few_at_a_time_and_once(o
     assert own.sensor.versions["b"] != before
 
 
-def test_a_tick_that_requests_nothing_says_what_it_found(own: Project) -> None:
-    for number, name in enumerate("ab"):
-        own.put(name, number)
-    (own.raw / "notes.txt").touch()
-    assert own.sensor.requested() == ["a", "b"]
-    assert own.run("a", "b")
-    assert own.sensor.tick() == "2 unchanged, 1 file ignored"
-    (own.raw / "c.tar").symlink_to(own.raw / "nowhere.tar")
-    own.configure("[watch]\nquiet_seconds = 600\n")
-    own.put("b", 10)
-    own.put("d", 11)
-    assert own.sensor.tick() == "3 waiting to be quiet, 1 unchanged, 1 file ignored"
-    own.configure()
-    own.sensor.cursor = None
-    assert own.sensor.requested() == ["b", "d"]
-    assert own.sensor.tick() == "3 unchanged, 1 not readable, 1 file ignored"
+def test_a_tick_that_requests_nothing_says_what_it_found(done: Project) -> None:
+    (done.raw / "notes.txt").touch()
+    assert done.sensor.tick() == "2 unchanged, 1 file ignored"
+    (done.raw / "c.tar").symlink_to(done.raw / "nowhere.tar")
+    done.configure("[watch]\nquiet_seconds = 600\n")
+    done.put("b", 10)
+    done.put("d", 11)
+    assert done.sensor.tick() == "3 waiting to be quiet, 1 unchanged, 1 file ignored"
+    done.configure()
+    done.sensor.cursor = None
+    assert done.sensor.requested() == ["b", "d"]
+    assert done.sensor.tick() == "3 unchanged, 1 not readable, 1 file ignored"
 
 
-def test_a_shard_that_vanishes_with_outputs_keeps_its_partition(own: Project) -> None:
-    own.put("a", 1)
-    own.sensor.tick()
-    assert own.run("a")
-    (own.raw / "a.tar").unlink()
-    assert [own.sensor.tick() for _ in range(2)] == ["1 vanished, their outputs are kept until interleaved forget"] * 2
-    assert own.partitions() == ["a"]
+def test_a_shard_that_vanishes_with_outputs_keeps_its_partition(done: Project) -> None:
+    (done.raw / "a.tar").unlink()
+    said = "1 unchanged, 1 vanished, their outputs are kept until interleaved forget"
+    assert [done.sensor.tick() for _ in range(2)] == [said] * 2
+    assert done.partitions() == ["a", "b"]
 
 
 def test_a_folder_that_cannot_be_listed_changes_nothing_for_its_shards(
@@ -129,19 +156,15 @@ def test_partitions_are_removed_a_few_at_a_time(own: Project) -> None:
     ]
 
 
-def test_shards_of_another_raw_root_leave_no_partition(own: Project) -> None:
+def test_shards_of_another_raw_root_leave_no_partition(done: Project) -> None:
     """The way from the demo to own data: both roots are other ones, the Dagster instance stays."""
-    for name in "ab":
-        own.put(name, ord(name))
-    own.sensor.tick()
-    assert own.run("a", "b")
-    other = own.folder / "other"
+    other = done.folder / "other"
     other.mkdir()
-    own.sensor.settings = project(other, AT_ONCE)
+    done.sensor.settings = project(other, AT_ONCE)
     good_shard(other / "raw" / "b.tar", seed=9)
-    assert own.sensor.requested() == ["b"]
-    assert own.partitions() == ["b"]
-    assert run_chain(own.instance, own.settings, ["b"]).success
+    assert done.sensor.requested() == ["b"]
+    assert done.partitions() == ["b"]
+    assert run_chain(done.instance, done.settings, ["b"]).success
 
 
 def test_a_partition_on_which_a_run_works_is_not_removed(own: Project) -> None:
@@ -179,33 +202,24 @@ def test_a_tick_whose_result_was_lost_is_made_up_for(own: Project) -> None:
     assert own.sensor.requested() == ["b"]
 
 
-@pytest.mark.parametrize("damage", ["gone", "damaged", "of another kind"])
-def test_a_snapshot_that_cannot_be_read_means_looking_at_everything_anew(own: Project, damage: str) -> None:
-    own.put("a", 1)
-    assert own.sensor.requested() == ["a"]
-    assert own.run("a")
-    own.put("b", 2)
-    snapshot = own.folder / "out/state/raw_shards.parquet"
-    match damage:
-        case "gone":
-            snapshot.unlink()
-        case "damaged":
-            snapshot.write_bytes(snapshot.read_bytes()[:40])
-        case _:
-            pq.write_table(pa.table({"other": [1]}), snapshot)
-    assert own.sensor.requested() == ["b"]
-    assert own.sensor.requested() == []
+def test_a_snapshot_that_cannot_be_read_means_looking_at_everything_anew(done: Project) -> None:
+    snapshot = done.folder / "out/state/raw_shards.parquet"
+    snapshot.unlink()
+    assert done.sensor.requested() == []
+    snapshot.write_bytes(snapshot.read_bytes()[:40])
+    assert done.sensor.requested() == []
+    done.put("b", 9)
+    pq.write_table(pa.table({"other": [1]}), snapshot)
+    assert done.sensor.requested() == ["b"]
+    assert done.sensor.requested() == []
 
 
-@pytest.mark.parametrize("cursor", [None, "from the start", "9" * 5000])
-def test_after_a_reset_of_the_cursor_no_current_shard_is_requested(own: Project, cursor: str | None) -> None:
-    own.put("a", 1)
-    assert own.sensor.requested() == ["a"]
-    assert own.run("a")
-    own.sensor.cursor = cursor
-    assert own.sensor.requested() == []
-    own.put("a", 2)
-    assert own.sensor.requested() == ["a"]
+def test_after_a_reset_of_the_cursor_no_current_shard_is_requested(done: Project) -> None:
+    for cursor in (None, "from the start", "9" * 5000):
+        done.sensor.cursor = cursor
+        assert done.sensor.requested() == []
+    done.put("a", 9)
+    assert done.sensor.requested() == ["a"]
 
 
 def test_a_start_from_the_beginning_uses_no_run_key_again(own: Project) -> None:
@@ -218,27 +232,25 @@ def test_a_start_from_the_beginning_uses_no_run_key_again(own: Project) -> None:
     assert len(set(own.sensor.run_keys)) == 2
 
 
-def test_a_content_that_comes_back_after_another_one_is_requested_under_a_key_of_its_own(own: Project) -> None:
-    for seed in (1, 2, 1, 2):
-        own.put("a", seed)
-        assert own.sensor.requested() == ["a"]
-        assert own.run("a")
-    assert len(set(own.sensor.run_keys)) == 4
+def test_a_content_that_comes_back_after_another_one_is_requested_under_a_key_of_its_own(done: Project) -> None:
+    for seed in (9, 0):
+        done.put("a", seed)
+        assert done.sensor.requested() == ["a"]
+        assert done.run("a")
+    done.put("a", 9)
+    assert done.sensor.requested() == ["a"]
+    assert len(set(done.sensor.run_keys)) == 4
 
 
-def test_shards_materialized_by_hand_are_not_requested(own: Project) -> None:
-    own.put("a", 1)
-    register_all(own.instance, own.settings.storage)
-    assert own.run("a")
-    assert own.sensor.requested() == []
+def test_shards_materialized_by_hand_are_not_requested(done: Project) -> None:
+    done.sensor.cursor = None
+    shutil.rmtree(done.folder / "out/state")
+    assert done.sensor.requested() == []
 
 
-def test_the_same_content_in_a_new_file_is_not_requested(own: Project) -> None:
-    own.put("a", 1)
-    own.sensor.tick()
-    assert own.run("a")
-    own.put("a", 1)
-    assert own.sensor.requested() == []
+def test_the_same_content_in_a_new_file_is_not_requested(done: Project) -> None:
+    done.put("a", 0)
+    assert done.sensor.requested() == []
 
 
 def test_content_replaced_after_its_request_is_requested(own: Project) -> None:
@@ -290,22 +302,18 @@ def test_a_shard_that_failed_behind_normalized_is_requested_again_when_its_conte
     assert own.sensor.requested() == ["a"]
 
 
-def test_a_shard_without_a_materialization_in_dagster_is_requested_despite_its_records(own: Project) -> None:
-    own.put("a", 1)
+def test_a_shard_without_a_materialization_in_dagster_is_requested_despite_its_records(done: Project) -> None:
     with dg.DagsterInstance.ephemeral() as another:
-        assert materialize_all(another, own.settings, register_all(another, own.settings.storage))
-    assert own.sensor.requested() == ["a"]
+        assert Watcher(another, done.settings).requested() == ["a", "b"]
 
 
-def test_a_damaged_record_of_one_shard_does_not_stop_the_others(own: Project) -> None:
-    for name, seed in (("a", 1), ("b", 2)):
-        own.put(name, seed)
-    own.sensor.tick()
-    assert own.run("a", "b")
-    Path(own.settings.storage.shard("a").record("normalized")).write_text("{")
+def test_a_damaged_record_of_one_shard_does_not_stop_the_others(done: Project) -> None:
+    damaged = Path(done.settings.storage.shard("a").record("normalized"))
+    damaged.unlink()
+    damaged.write_text("{")
     for name, seed in (("a", 3), ("b", 4)):
-        own.put(name, seed)
-    assert own.sensor.requested() == ["a", "b"]
+        done.put(name, seed)
+    assert done.sensor.requested() == ["a", "b"]
 
 
 def test_shards_of_one_tick_are_requested_in_ranges_of_shards_per_run(own: Project) -> None:
@@ -330,30 +338,26 @@ def test_a_range_includes_current_shards_and_no_failed_one(own: Project) -> None
     assert own.sensor.ranges == [("a", "d"), ("f", "f")]
 
 
-def test_a_shard_with_an_unfinished_run_waits(own: Project) -> None:
-    own.put("a", 1)
-    own.sensor.tick()
-    assert own.run("a")
-    run = unfinished_run(own.instance, own.settings, "a")
-    own.put("a", 2)
-    own.put("b", 3)
-    assert own.sensor.requested() == ["b"]
-    assert own.sensor.tick() == "1 in the work of a run, 1 unchanged"
-    own.instance.report_run_canceled(run)
-    assert own.sensor.requested() == ["a"]
-    assert own.sensor.requested() == []
+def test_a_shard_with_an_unfinished_run_waits(done: Project) -> None:
+    run = unfinished_run(done.instance, done.settings, "a")
+    done.put("a", 8)
+    done.put("c", 9)
+    assert done.sensor.requested() == ["c"]
+    assert done.sensor.tick() == "1 in the work of a run, 2 unchanged"
+    done.instance.report_run_canceled(run)
+    assert done.sensor.requested() == ["a"]
+    assert done.sensor.requested() == []
 
 
-def test_a_range_does_not_include_a_shard_with_an_unfinished_run(own: Project) -> None:
-    for number, key in enumerate("abc"):
-        own.put(key, number)
-    own.sensor.tick()
-    assert own.run(*"abc")
-    unfinished_run(own.instance, own.settings, "b")
+def test_a_range_does_not_include_a_shard_with_an_unfinished_run(done: Project) -> None:
+    done.put("c", 2)
+    done.sensor.tick()
+    assert done.run("c")
+    unfinished_run(done.instance, done.settings, "b")
     for number, key in enumerate("ac"):
-        own.put(key, 20 + number)
-    own.sensor.tick()
-    assert own.sensor.ranges == [("a", "a"), ("c", "c")]
+        done.put(key, 20 + number)
+    done.sensor.tick()
+    assert done.sensor.ranges == [("a", "a"), ("c", "c")]
 
 
 def test_a_shard_that_is_still_being_written_waits(own: Project) -> None:
@@ -366,27 +370,20 @@ def test_a_shard_that_is_still_being_written_waits(own: Project) -> None:
     assert own.sensor.requested() == ["a"]
 
 
-def test_a_forgotten_shard_whose_tar_comes_back_is_requested(own: Project) -> None:
+def test_a_forgotten_shard_whose_tar_comes_back_is_requested(done: Project) -> None:
     """Its version is the one that was requested before, and its outputs are gone."""
-    for seed, name in enumerate("ab"):
-        own.put(name, seed)
-    own.sensor.tick()
-    assert own.run("a", "b")
-    aside = (own.raw / "a.tar").rename(own.folder / "a.tar")
-    storage = own.settings.storage
+    aside = (done.raw / "a.tar").rename(done.folder / "a.tar")
+    storage = done.settings.storage
     remove_files(files_to_forget(["a"], storage), storage)
-    own.sensor.tick()
-    assert own.partitions() == ["b"]
-    aside.rename(own.raw / "a.tar")
-    assert own.sensor.requested() == ["a"]
-    assert own.run("a")
+    done.sensor.tick()
+    assert done.partitions() == ["b"]
+    aside.rename(done.raw / "a.tar")
+    assert done.sensor.requested() == ["a"]
+    assert done.run("a")
 
 
-def test_a_vanished_shard_that_comes_back_with_its_outputs_launches_nothing(own: Project) -> None:
-    own.put("a", 1)
-    own.sensor.tick()
-    assert own.run("a")
-    aside = (own.raw / "a.tar").rename(own.folder / "a.tar")
-    assert own.sensor.requested() == []
-    aside.rename(own.raw / "a.tar")
-    assert own.sensor.tick() == "1 current"
+def test_a_vanished_shard_that_comes_back_with_its_outputs_launches_nothing(done: Project) -> None:
+    aside = (done.raw / "a.tar").rename(done.folder / "a.tar")
+    assert done.sensor.requested() == []
+    aside.rename(done.raw / "a.tar")
+    assert done.sensor.tick() == "1 current, 1 unchanged"

@@ -6,8 +6,9 @@ import json
 import random
 import tarfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import dagster as dg
 import pytest
@@ -61,19 +62,39 @@ def check_results(instance: DagsterInstance, asset: str, check: str, *keys: str)
     return {key: check_result(instance, asset, check, key).passed for key in keys}
 
 
-def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = project(tmp_path)
-    for name in ("a", "b", "c"):
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings.storage)
-    assert keys == ["a", "b", "c"]
-    assert run(instance, settings, keys).success
+class RunTwice(NamedTuple):
+    """A project with the shards a, b and c after a run over all of them and one over a."""
+
+    folder: Path
+    instance: DagsterInstance
+    keys: list[str]
+    first: dict[tuple[str, str], dg.AssetMaterialization]
+    """What the first run recorded, by asset and shard."""
+    drawn: dict[Path, int]
+    """When the first run wrote each record of pictures."""
+
+
+@pytest.fixture(scope="module")
+def run_twice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunTwice]:
+    folder = tmp_path_factory.mktemp("run-twice")
+    with DagsterInstance.ephemeral() as instance:
+        settings, keys = good_shards(folder, instance, "abc")
+        assert keys == ["a", "b", "c"]
+        assert run(instance, settings, keys).success
+        first = {(asset, key): last_made(instance, asset, key) for asset in STAGES for key in keys}
+        drawn = {path: path.stat().st_mtime_ns for path in (folder / "out/pictures").rglob("*.json")}
+        assert run(instance, settings, ["a"]).success
+        yield RunTwice(folder, instance, keys, first, drawn)
+
+
+def test_a_run_over_several_shards_records_each_of_them(run_twice: RunTwice) -> None:
+    _, instance, keys, first, _ = run_twice
     for asset in STAGES:
         assert materialized(instance, asset) == {"a", "b", "c"}
-    versions = {key: last_made(instance, "normalized", key).tags["dagster/data_version"] for key in keys}
+    versions = {key: first["normalized", key].tags["dagster/data_version"] for key in keys}
     assert len(set(versions.values())) == 3  # one version per shard, not one for the range
     for key in keys:
-        filtered = last_made(instance, "filtered", key)
+        filtered = first["filtered", key]
         assert filtered.tags["dagster/input_data_version/normalized"] == versions[key]
         assert filtered.metadata["rows_in"].value == 13
         assert filtered.metadata["rows_dropped"].value == 1
@@ -83,19 +104,22 @@ def test_a_run_over_several_shards_records_each_of_them(tmp_path: Path, instance
     passed = dict.fromkeys(keys, True)
     assert check_results(instance, "filtered", "rows_accounted_for", *keys) == passed
     assert check_results(instance, "normalized", "rows_without_error", *keys) == passed
+    assert check_results(instance, "image_scores", "every_image_scored", *keys) == passed
 
 
-def test_each_shard_is_materialized_once_per_asset(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_each_shard_is_materialized_once_per_asset(run_twice: RunTwice) -> None:
     """Dagster's own range-wide events must stay away: the private key of shard_run.py still means what it meant."""
-    settings = project(tmp_path)
-    for name in ("a", "b"):
-        good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
-    keys = register_all(instance, settings.storage)
-    run(instance, settings, keys)
-    run(instance, settings, keys[:1])
     for asset in STAGES:
-        events = instance.fetch_materializations(AssetKey(asset), limit=50).records
-        assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b"]
+        events = run_twice.instance.fetch_materializations(AssetKey(asset), limit=50).records
+        assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b", "c"]
+
+
+def test_pictures_are_drawn_once(run_twice: RunTwice) -> None:
+    assert {path.parent.name for path in run_twice.drawn} == {"filtered"}
+    assert {path: path.stat().st_mtime_ns for path in run_twice.drawn} == run_twice.drawn
+    metadata = last_made(run_twice.instance, "filtered", "a").metadata
+    assert metadata["unchanged"].value is True
+    assert "data:image/jpeg;base64," in Path(str(metadata["page"].value)).read_text()
 
 
 def good_shards(folder: Path, instance: DagsterInstance, names: str) -> tuple[Settings, list[str]]:
@@ -130,7 +154,9 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
     assert passed > 0.45 if of_backfill else passed < 60
 
 
-def test_one_bad_shard_does_not_fail_its_neighbours(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_one_bad_shard_does_not_fail_its_neighbours_and_is_redone_alone_once_mended(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
     settings = project(tmp_path)
     for name in ("a", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
@@ -152,19 +178,12 @@ def test_one_bad_shard_does_not_fail_its_neighbours(tmp_path: Path, instance: Da
     assert "1 of 3 shards failed" in str(failure.step_failure_data.user_failure_data.description)
     assert list((tmp_path / "out").rglob("b.*")) == [tmp_path / "out/failures/normalized/b.json"]
 
-
-def test_mending_the_bad_shard_redoes_only_that_one(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    (tmp_path / "raw" / "b.tar").write_bytes(b"this is no tar" * 100)
-    keys = register_all(instance, settings.storage)
-    run(instance, settings, keys)
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("a.*")}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("[ac].*")}
     good_shard(tmp_path / "raw" / "b.tar", seed=2)
     assert run(instance, settings, keys).success
     after = {path: path.stat().st_mtime_ns for path in before}
     assert after == before
-    assert materialized(instance, "final_tars") == {"a", "b"}
+    assert materialized(instance, "final_tars") == {"a", "b", "c"}
     assert last_made(instance, "final_tars", "a").metadata["unchanged"].value is True
     assert "unchanged" not in last_made(instance, "final_tars", "b").metadata
 
@@ -174,7 +193,7 @@ def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: Dag
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
     shard_without_an_image(tmp_path / "raw" / "b.tar")
     keys = register_all(instance, settings.storage)
-    assert not run(instance, settings, keys).success
+    assert not run(instance, settings, keys, ["normalized"]).success
     assert materialized(instance, "normalized") == {"a"}
     assert check_results(instance, "normalized", "rows_without_error", "a", "b") == {"a": True, "b": False}
 
@@ -183,10 +202,10 @@ def test_checks_of_a_shard_that_fails_name_the_run_that_made_it_last(tmp_path: P
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
     keys = register_all(instance, settings.storage)
-    assert run(instance, settings, keys).success
+    assert run(instance, settings, keys, ["normalized"]).success
     (made,) = instance.fetch_materializations(AssetKey("normalized"), limit=5).records
     shard_without_an_image(tmp_path / "raw" / "a.tar")
-    assert not run(instance, settings, keys).success
+    assert not run(instance, settings, keys, ["normalized"]).success
     check = check_key("normalized", "rows_without_error")
     history = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
     evaluation = history[0].event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]
@@ -215,7 +234,7 @@ def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: Dag
     settings = project(tmp_path, '[errors]\non_materialize_error = "drop_row"\n')
     shard_without_an_image(tmp_path / "raw" / "b.tar")
     keys = register_all(instance, settings.storage)
-    assert run(instance, settings, keys).success
+    assert run(instance, settings, keys, ["normalized"]).success
     assert check_results(instance, "normalized", "rows_without_error", "b") == {"b": False}
     metadata = last_made(instance, "normalized", "b").metadata
     assert metadata["errors"].value == 1
@@ -238,27 +257,6 @@ def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Pat
         events = instance.fetch_materializations(AssetKey(asset), limit=50).records
         assert sorted(str(event.partition_key) for event in events) == ["a", "a", "b"]
     assert (tmp_path / "out/tars/b.tar").read_bytes() == tar  # what has vanished leaves its outputs as they are
-
-
-def test_pictures_are_drawn_once(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    keys = register_all(instance, settings.storage)
-    run(instance, settings, keys)
-    drawn = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/pictures").rglob("*.json")}
-    assert {path.parent.name for path in drawn} == {"filtered"}
-    run(instance, settings, keys)
-    assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
-    metadata = last_made(instance, "filtered", "a").metadata
-    assert metadata["unchanged"].value is True
-    assert "data:image/jpeg;base64," in Path(str(metadata["page"].value)).read_text()
-
-
-def test_every_image_has_a_row_of_scores(tmp_path: Path, instance: DagsterInstance) -> None:
-    settings = project(tmp_path)
-    good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    run(instance, settings, register_all(instance, settings.storage))
-    assert check_results(instance, "image_scores", "every_image_scored", "a") == {"a": True}
 
 
 def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
@@ -301,7 +299,13 @@ def test_a_changed_threshold_redoes_the_selection_and_no_score(tmp_path: Path, i
     assert stale == {"filtered"}
     run(instance, changed, keys)
     unchanged = {name: "unchanged" in last_made(instance, name, "a").metadata for name in STAGES}
-    assert unchanged == {"normalized": True, "image_scores": True, "filtered": False, "final_tars": False}
+    assert unchanged == {
+        "normalized": True,
+        "image_scores": True,
+        "document_scores": True,
+        "filtered": False,
+        "final_tars": False,
+    }
     assert last_made(instance, "filtered", "a").metadata["rows_dropped"].value == 0
 
 
@@ -331,7 +335,7 @@ def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)  # the pauses between tries
     keys = register_all(instance, settings.storage)
     with system_calls(flaky):
-        assert run(instance, settings, keys).success
+        assert run(instance, settings, keys, ["normalized"]).success
     assert left == 0
     assert materialized(instance, "normalized") == {"a", "b"}
 

@@ -60,9 +60,9 @@ def test_the_job_leads_to_the_page_that_counts_shards(page: Page) -> None:
     page.goto("/locations/interleaved_assets/jobs/bring_up_to_date")
     expect(page.get_by_text("To load shards by hand, use Materialize all on the Lineage page")).to_be_visible()
     page.goto("/asset-groups")
-    page.get_by_role("button", name="Materialize all (5)").click()
+    page.get_by_role("button", name="Materialize all (6)").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_text("Launch runs to materialize 5 assets")).to_be_visible()
+    expect(dialog.get_by_text("Launch runs to materialize 6 assets")).to_be_visible()
     dialog.get_by_text("All", exact=True).click()
     expect(dialog.get_by_text("2 partitions").first).to_be_visible()
     keep(page, "load-everything")
@@ -94,7 +94,15 @@ def test_the_graph_is_readable_at_a_glance(page: Page) -> None:
     expand_graph(page)
     for name in ("ingest", "score", "select", "publish"):
         expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible()
-    for name in ("raw_shards", "normalized", "image_scores", "filtered", "final_tars", "dataset_report"):
+    for name in (
+        "raw_shards",
+        "normalized",
+        "image_scores",
+        "document_scores",
+        "filtered",
+        "final_tars",
+        "dataset_report",
+    ):
         expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible()
     keep(page, "graph")
 
@@ -102,7 +110,15 @@ def test_the_graph_is_readable_at_a_glance(page: Page) -> None:
 def test_the_lineage_of_an_asset_leads_from_raw_shard_to_report(page: Page) -> None:
     page.goto("/assets/filtered?view=lineage")
     page.get_by_role("button", name="All", exact=True).click()
-    for name in ("raw_shards", "normalized", "image_scores", "filtered", "final_tars", "dataset_report"):
+    for name in (
+        "raw_shards",
+        "normalized",
+        "image_scores",
+        "document_scores",
+        "filtered",
+        "final_tars",
+        "dataset_report",
+    ):
         expect(page.locator("svg").get_by_text(name, exact=True)).to_be_visible()
     keep(page, "lineage")
 

@@ -13,7 +13,7 @@ from interleaved_assets_tests.live import LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
 
-STAGES = ("normalized", "image_scores", "filtered", "final_tars")
+STAGES = ("normalized", "image_scores", "document_scores", "filtered", "final_tars")
 GOOD, CUT, NOT_CHOSEN = ("mint/pdf-000", "mint/pdf-001"), "mint/pdf-002", "web/flyers-000"
 CUT_AT = 20_000
 WHY = f"truncated_shard: the tar is cut at byte {CUT_AT}"
@@ -64,14 +64,14 @@ def says(page: Page, pattern: str) -> None:
 def launch_by_hand(page: Page) -> None:
     """Choose three shards in the dialog of the Lineage page, as README tells, and launch."""
     page.goto("/asset-groups")
-    page.get_by_role("button", name="Materialize all (5)").click()
+    page.get_by_role("button", name="Materialize all (6)").click()
     page.get_by_text("Select a partition").click()
     page.get_by_placeholder("Filter partitions").fill("mint/")
     expect(page.get_by_text("Select all (3)")).to_be_visible()
     keep(page, "backfill-choosing-shards")
     for key in (*GOOD, CUT):
         page.get_by_title(key, exact=True).first.click()
-    page.get_by_text("Launch runs to materialize 5 assets").click()  # beside the list, which closes it
+    page.get_by_text("Launch runs to materialize 6 assets").click()  # beside the list, which closes it
     expect(page.get_by_text("3 partitions")).to_be_visible()
     keep(page, "backfill-dialog")
     page.get_by_role("button", name="Launch backfill").click()
@@ -83,8 +83,8 @@ def choose_the_chain(page: Page) -> None:
     expand_graph(page)
     for name in STAGES:
         page.locator("svg").get_by_text(name, exact=True).click(modifiers=["Shift"])
-    page.get_by_role("button", name="Materialize selected (4)").click()
-    expect(page.get_by_text("Launch runs to materialize 4 assets")).to_be_visible()
+    page.get_by_role("button", name="Materialize selected (5)").click()
+    expect(page.get_by_text("Launch runs to materialize 5 assets")).to_be_visible()
 
 
 def test_the_backfill_counts_the_good_shards_and_the_bad_one(page: Page, backfill: str) -> None:

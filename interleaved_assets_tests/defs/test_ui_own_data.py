@@ -67,7 +67,7 @@ def loaded(browser: Browser, live: LiveDagster) -> None:
         appears(live, page.get_by_text("Materialized (2)"))
         tick_says(page, live, "2 unchanged", "own-data-quiet-tick")
         page.goto("/asset-groups")
-        page.get_by_role("button", name="Materialize all (5)").click()
+        page.get_by_role("button", name="Materialize all (6)").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("button", name="All", exact=True).click()
         expect(dialog.get_by_text("2 partitions", exact=True)).to_be_visible()

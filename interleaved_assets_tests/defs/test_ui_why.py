@@ -135,7 +135,9 @@ def test_the_preview_of_the_night_says_what_and_why(page: Page) -> None:
     expect(dialog.get_by_text("run requests")).to_be_visible()
     dialog.locator("tbody button, td button").first.click()
     expect(page.get_by_text(re.compile(f"interleaved/reasons: .*{STALE}")).first).to_be_visible()
-    expect(page.get_by_text("interleaved/stages: normalized, image_scores, filtered, final_tars")).to_be_visible()
+    expect(
+        page.get_by_text("interleaved/stages: normalized, image_scores, document_scores, filtered, final_tars")
+    ).to_be_visible()
     keep(page, "why-tonight")
 
 

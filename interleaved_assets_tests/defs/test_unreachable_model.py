@@ -31,6 +31,7 @@ from interleaved_assets_tests.defs.runs import materialized
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.ports import free_ports
 
+BEFORE = ("normalized", "image_scores", "document_scores")
 MODEL = '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "{}"\n[clip.heads.taste]\npath = "{}"\n'
 
 
@@ -65,7 +66,7 @@ def test_definitions_load_and_only_the_step_fails(
         result = job.execute_in_process(
             instance=instance,
             partition_key="a",
-            asset_selection=[dg.AssetKey(name) for name in ("normalized", "image_scores", "clip_scores")],
+            asset_selection=[dg.AssetKey(name) for name in (*BEFORE, "clip_scores")],
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             raise_on_error=False,
         )
@@ -76,11 +77,7 @@ def test_definitions_load_and_only_the_step_fails(
         place = "s3://nowhere/model.pt" if unreachable == "checkpoint" else f"https://{closed}/head.pth"
         assert lines[1].startswith(f"a: cannot look at {place}: ")
         assert len(lines) == 2
-        assert [materialized(instance, name) for name in ("normalized", "image_scores", "clip_scores")] == [
-            {"a"},
-            {"a"},
-            set(),
-        ]
+        assert [materialized(instance, name) for name in (*BEFORE, "clip_scores")] == [{"a"}] * len(BEFORE) + [set()]
     # due shards are still found
     ((key, found),) = shard_statuses(list_raw_shards(settings.storage), settings, {})
     assert (key, found and found.text) == ("a", "no clip_scores")
@@ -156,7 +153,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     (tmp_path / "model.pt").write_bytes(b"weights")
     (tmp_path / "head.pth").write_bytes(b"head")
     good_shard(tmp_path / "raw/a.tar")
-    for name in ("normalized", "image_scores", "clip_scores"):
+    for name in (*BEFORE, "clip_scores"):
         take_through(stage_dag(settings)[name], "a", settings)
     return settings
 

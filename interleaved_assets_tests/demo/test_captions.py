@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from interleaved_assets.demo.shards import SHARDS, write_demo_shards
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stage import ShardTask, StageOutcome
@@ -23,13 +22,11 @@ KEY = "crawl-2/captions-000"
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StageOutcome]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory, demo_raw: Path) -> dict[str, StageOutcome]:
     """The captions shard through the chain, under the project's own settings."""
     folder = tmp_path_factory.mktemp("project")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in set(SHARDS) - {f"{KEY}.tar"}:
-            patch.delitem(SHARDS, name)
-        write_demo_shards(folder / "data/raw")
+    (folder / "data/raw" / KEY).parent.mkdir(parents=True)
+    shutil.copy(demo_raw / f"{KEY}.tar", folder / f"data/raw/{KEY}.tar")
     shutil.copytree(PROJECT / "data/models", folder / "data/models")
     shutil.copy(PROJECT / "interleaved.toml", folder)
     settings = load_settings(folder / "interleaved.toml")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import webdataset
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.export import ExportSettings, WrittenImages, write_images
@@ -103,7 +103,6 @@ SAMPLES = st.dictionaries(SAMPLE_IDS, st.lists(st.sampled_from(PICTURES), max_si
 VALUES = st.lists(st.sampled_from([None, 0.0, -0.0, 0.1, 1e300, 5e-324, float("nan"), float("-inf")]), min_size=15)
 
 
-@settings(max_examples=30)
 @given(SAMPLES, st.integers(1, 4), st.sampled_from(["id", "sequence"]), VALUES)
 def test_what_was_written_is_read_back(
     samples: dict[str, list[bytes]], images_per_tar: int, names: str, values: list[float | None]

@@ -115,8 +115,9 @@ def rows(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Rows of a few samples, in any order: with gaps, two modalities at a position, no bytes, no text, no metadata."""
     found: list[dict[str, Any]] = []
     positions = st.one_of(st.integers(0, 4), st.sampled_from([7, 2000, 2**31 - 1]))
+    modalities = st.sampled_from(["text", "image", "table", "audio"])
     for sample_id in draw(st.lists(SAMPLE_IDS, min_size=1, max_size=3, unique=True)):
-        content = draw(st.lists(st.tuples(positions, st.sampled_from(["text", "image"])), max_size=4, unique=True))
+        content = draw(st.lists(st.tuples(positions, modalities), max_size=4, unique=True))
         keys = [(-1, "metadata")] * draw(st.sampled_from([1, 1, 1, 0])) + content
         for position, modality in keys or [(-1, "metadata")]:
             row: dict[str, Any] = {"sample_id": sample_id, "position": position, "modality": modality}
@@ -131,6 +132,11 @@ def _usual_cells(modality: str) -> st.SearchStrategy[dict[str, Any]]:
     if modality == "image":
         types = st.sampled_from(["image/jpeg", "image/png", "image/tiff", "image/webp"])
         return st.fixed_dictionaries({"content_type": types, "binary_content": st.binary(max_size=6)})
+    if modality == "table":
+        types = st.sampled_from(["text/markdown", "text/html"])
+        return st.fixed_dictionaries({"content_type": types, "text_content": TEXT})
+    if modality == "audio":
+        return st.fixed_dictionaries({"content_type": st.just("audio/wav"), "binary_content": st.binary(max_size=6)})
     return st.just({"content_type": "application/json"})
 
 
@@ -172,8 +178,8 @@ def _column(draw: st.DrawFn, name: str, modalities: list[str]) -> pa.Array:
         dtype, values = _OWN_COLUMNS[name]
     else:
         dtype, values = draw(typed_values())
-    everywhere = {"metadata", "text", "image"}
-    where = draw(st.sampled_from([{"metadata"}, {"metadata"}, {"image"}, {"text"}, everywhere, set()]))
+    everywhere = {"metadata", "text", "image", "table", "audio"}
+    where = draw(st.sampled_from([{"metadata"}, {"metadata"}, {"image"}, {"text"}, {"table"}, everywhere, set()]))
     cells = [draw(st.one_of(st.none(), values)) if modality in where else None for modality in modalities]
     array = pa.array(cells, dtype)
     return array.dictionary_encode() if dtype == pa.string() and draw(st.booleans()) else array

@@ -77,7 +77,7 @@ def test_a_full_scratch_disk(tmp_path: Path) -> None:
 def test_a_full_disk_of_outputs(tmp_path: Path) -> None:
     project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
-    said, left, scratch = run_on_full_disk(tmp_path, tmp_path / "out", size=72, stages=4)
+    said, left, scratch = run_on_full_disk(tmp_path, tmp_path / "out", size=96, stages=5)
     stage, _, error = said.partition(" | ")
     assert stage == "filtered"
     assert error.startswith(f"cannot write {tmp_path}/out/")

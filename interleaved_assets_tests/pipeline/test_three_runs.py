@@ -90,7 +90,7 @@ def stop_at_storage(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(record, "read_small", stopping(record.read_small))
     monkeypatch.setattr(record, "read_stamp", stopping(record.read_stamp))
-    monkeypatch.setattr(attempt, "read_stamp", stopping(attempt.read_stamp))
+    monkeypatch.setattr(attempt, "look_at", stopping(attempt.look_at))
     monkeypatch.setattr(attempt, "remove_file", stopping(attempt.remove_file))
     monkeypatch.setattr(Path, "replace", stopping(Path.replace, behind=True))
 
@@ -191,7 +191,7 @@ def inputs_looked_at_only_behind_the_work(monkeypatch: pytest.MonkeyPatch) -> No
     finish = attempt.Attempt.finish
 
     def finish_with_present_stamps(job: attempt.Attempt, work: Work) -> StageOutcome:
-        job.stamps = {uri: record.read_stamp(uri) for uri in job.stamps}
+        job.seen = {uri: attempt.look_at(uri) for uri in job.seen}
         return finish(job, work)
 
     monkeypatch.setattr(attempt.Attempt, "finish", finish_with_present_stamps)

@@ -177,3 +177,22 @@ def test_filter_batch_works_between_reader_and_writer(batch, tmp_path):
     (result,) = InterleavedParquetReader(str(tmp_path / "out"))
     assert result.to_pyarrow()["position"].to_pylist() == [-1, 0, 2, 3]
     assert sorted(dropped) == ["qr_above", "sample_dropped", "sharpness_below"]
+
+
+def test_bounds_on_texts_and_fields_in_a_script(batch):
+    settings = SelectionSettings(
+        order=(),
+        document={"mean_word_length": {"min": 1}},
+        text={"words": {"min": 2}},
+        own={"site": {"field": "url", "not_in": ["https://example.org/b"]}},
+    )
+    kept, ledger = filter_batch(batch, settings)
+    # b has no word; its own site would drop it too, later
+    assert reasons(ledger) == {
+        ("a", 3): "text_words_below",
+        ("b", -1): "document_mean_word_length_below",
+        ("b", 0): "document_mean_word_length_below",
+    }
+    assert kept.count() == 4
+    _, ledger = filter_batch(batch, settings.model_copy(update={"document": {}}))
+    assert reasons(ledger)["b", 0] == "site_in"

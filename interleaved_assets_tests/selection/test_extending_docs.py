@@ -4,11 +4,12 @@ import re
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from interleaved_assets.io import InterleavedWebdatasetReader
 from interleaved_assets.model import SettingsError
-from interleaved_assets.scoring import known_scorers, score_images, unregister_scorer
+from interleaved_assets.scoring import known_scorers, score_documents, score_images, unregister_scorer
 from interleaved_assets.selection import (
     SelectionSettings,
     filter_batch,
@@ -46,8 +47,7 @@ def shard(tmp_path, monkeypatch):
 @pytest.fixture
 def plugins(tmp_path, monkeypatch):
     """The page's modules of ``my_team``, importable and not yet imported; the page's settings."""
-    scorer, filters = (block for block in blocks("python") if block.startswith("# my_team/"))
-    for source in (scorer, filters):
+    for source in (block for block in blocks("python") if block.startswith("# my_team/")):
         file = tmp_path / source.partition("\n")[0].removeprefix("# ")
         file.parent.mkdir(exist_ok=True)
         file.write_text(source, encoding="utf-8")
@@ -58,9 +58,9 @@ def plugins(tmp_path, monkeypatch):
     yield settings
     for name in [name for name in sys.modules if name.partition(".")[0] == "my_team"]:
         del sys.modules[name]
-    for name in {"brightness"} & set(known_scorers()):
+    for name in {"brightness", "questions", "segmented"} & {*known_scorers(), *known_scorers("documents")}:
         unregister_scorer(name)
-    for name in {"megapixels", "words"} & set(known_filters()):
+    for name in {"megapixels", "texts"} & set(known_filters()):
         unregister_filter(name)
 
 
@@ -95,12 +95,33 @@ def test_own_scorers_and_filters_work_from_the_settings_to_the_ledger(shard, plu
     only = SelectionSettings(order=(), own={"brightness": bounds["brightness"]})
     ledger = select(selection_rows(batch.to_pyarrow()), scores, only).ledger
     assert (ledger["reason"].to_pylist(), ledger["threshold"].to_pylist()) == (["brightness_below"], [20.0])
-    only = SelectionSettings(order=(), own={name: bounds[name] for name in ("megapixels", "words")})
+    only = SelectionSettings(order=(), own={name: bounds[name] for name in ("megapixels", "texts")})
     _, dropped = filter_batch(batch, only, settings.scoring)
-    # 60 x 80 pixels are 0.0048 megapixels: all images go, then the second document; the first has 10 words
-    assert set(dropped["reason"].to_pylist()) == {"megapixels_below", "sample_dropped", "words_below"}
+    # 60 x 80 pixels are 0.0048 megapixels: all images go, then the second document; the first has 1 text
+    assert set(dropped["reason"].to_pylist()) == {"megapixels_below", "sample_dropped", "texts_below"}
     _, dropped = filter_batch(batch, settings.selection, settings.scoring)
     assert dropped.num_rows == batch.count()
+
+
+def test_an_own_scorer_of_texts_works_from_the_settings_to_the_ledger(shard, plugins):
+    text = plugins.read_text(encoding="utf-8").replace(
+        '"my_team.filters"]', '"my_team.filters", "my_team.text_scorers"]'
+    )
+    plugins.write_text('documents.scorers = ["questions"]\n' + text, encoding="utf-8")
+    settings = load_settings(plugins)
+    rows = pa.table(
+        {
+            "sample_id": ["a", "a", "b"],
+            "position": pa.array([0, 1, 0], pa.int32()),
+            "modality": ["text"] * 3,
+            "text_content": ["What? Why?", "Who? Where?", "There."],
+        }
+    )
+    scores = score_documents(rows, settings.documents)
+    assert scores["questions"].to_pylist() == [4, 2, 2, 0, 0]
+    only = SelectionSettings(order=(), document={"questions": {"max": 3}})
+    ledger = select(selection_rows(rows), scores.slice(0, 0), only, documents=scores).ledger
+    assert ledger["reason"].to_pylist() == ["document_questions_above"] * 2
 
 
 @pytest.mark.parametrize(
@@ -139,3 +160,28 @@ def test_modules_may_be_named_in_the_environment(plugins, monkeypatch):
         load_settings(plugins)
     monkeypatch.setenv("INTERLEAVED_PLUGINS__MODULES", '["my_team.scorers"]')
     assert load_settings(plugins).scoring.scorers == ("sharpness", "qr", "brightness")
+
+
+def test_a_segmenter_counts_words_of_scripts_without_white_space(shard, plugins):
+    text = plugins.read_text(encoding="utf-8").replace('"my_team.filters"]', '"my_team.filters", "my_team.segmented"]')
+    bound = "[selection]\ndocument.segmented_words = { min = 6 }\n"
+    plugins.write_text(
+        'documents.scorers = ["segmented"]\n' + text.replace("[selection]\n", bound, 1), encoding="utf-8"
+    )
+    settings = load_settings(plugins)
+    rows = pa.table(
+        {
+            "sample_id": ["a", "a", "b"],
+            "position": pa.array([0, 1, 0], pa.int32()),
+            "modality": ["text"] * 3,
+            "text_content": ["河流石头市场。", "two words", "ひらがな"],
+        }
+    )
+    scores = score_documents(rows, settings.documents)
+    assert scores["segmented_words"].to_pylist() == [8, 6, 2, 4, 4]
+    assert scores["words"].to_pylist() == [3, 1, 2, 1, 1]
+    only = SelectionSettings(order=(), document={"segmented_words": settings.selection.document["segmented_words"]})
+    ledger = select(selection_rows(rows), pa.table({"sample_id": [], "position": []}), only, documents=scores).ledger
+    assert [(line["sample_id"], line["reason"], line["measured"]) for line in ledger.to_pylist()] == [
+        ("b", "document_segmented_words_below", 4.0)
+    ]

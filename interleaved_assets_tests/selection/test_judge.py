@@ -222,7 +222,7 @@ def test_policy_warn_keeps_and_counts_an_image_without_score(caplog):
     selection = decide(rows, scores, on_score_error="warn", order=("sharpness",))
     assert selection.keep.true_count == 4
     assert selection.unscored == {"undecodable_image": 1, "unscored": 1}
-    assert "images kept without a score" in caplog.text
+    assert "rows kept without a score" in caplog.text
 
 
 def test_an_image_without_several_scores_counts_once():

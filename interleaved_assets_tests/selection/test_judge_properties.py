@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.model.ledger import check_balance
@@ -113,7 +113,6 @@ def table_of(scores):
     return table
 
 
-@settings(max_examples=250)
 @given(shards(), choices())
 def test_every_row_is_kept_or_in_the_ledger_as_the_rules_say(shard, chosen):
     rows, words, scores = shard
@@ -139,7 +138,6 @@ def test_every_row_is_kept_or_in_the_ledger_as_the_rules_say(shard, chosen):
     assert [(entry["sample_id"], entry["position"], entry["modality"]) for entry in entries] == in_row_order
 
 
-@settings(max_examples=100)
 @given(shards(), choices(), st.randoms(use_true_random=False))
 def test_order_of_rows_and_scores_changes_no_decision(shard, chosen, random):
     rows, words, scores = shard

@@ -57,7 +57,7 @@ def test_outcomes_add_up():
     ("overrides", "said"),
     [
         ({"sharpness": 3}, "^sharpness: no such setting; did you mean min_sharpness"),
-        ({"zzz": 3}, "^zzz: no such setting; there are max_aspect_ratio, "),
+        ({"zzz": 3}, "^zzz: no such setting; there are document, max_aspect_ratio, "),
         ({"min_sharpness": "x"}, "min_sharpness: .*valid number"),
         ({"max_qr_area_ratio": 2}, "max_qr_area_ratio: .*less than or equal to 1"),
         ({"order": ["x"]}, "no filter named x"),

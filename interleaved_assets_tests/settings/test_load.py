@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,11 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "[selection]\ndocument.words = {mn = 1}\n",
+            r"document\.words\.mn: unknown key; allowed here: in, max, min, not_in",
+        ),
+        ("[selection]\nown.x = {felt = 1}\n", r"own\.x\.felt: unknown key; allowed here: field, in, max, min, not_in"),
         ("[selection]\nmin_sharp = 1\n", r"selection\.min_sharp: unknown key; allowed here: .*min_sharpness"),
         (
             "[clip.prescreen]\nmin_width = 64\n",
@@ -56,7 +62,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             r"qr_detector: .*'zxing\+aruco', 'opencv' or 'zbar', got 'zxing'",
         ),
         ("[run]\nscratch_bytes = 0\n", r"run\.scratch_bytes: unknown key; allowed here: executor, keep_days, "),
-        ("[storing]\n", r"storing: unknown key; allowed here: checks, clip, errors, .*storage"),
+        ("[storing]\n", r"storing: unknown key; allowed here: checks, clip, documents, errors, .*storage"),
         (
             "[selection]\nmax_qr_area_ratio = 1.5\n",
             r"selection\.max_qr_area_ratio: .*less than or equal to 1, got 1\.5 .*0 to 1",
@@ -192,3 +198,36 @@ def test_work_on_files_needs_no_settings_file(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("INTERLEAVED_SETTINGS", str(tmp_path / "none.toml"))
     with pytest.raises(SettingsError, match="no settings file"):
         load_settings_or_defaults()
+
+
+def test_a_bound_on_texts_names_the_scorer_that_is_off(tmp_path: Path) -> None:
+    text = "[selection.document]\ntop_2_gram = { max = 0.2 }\n"
+    with pytest.raises(SettingsError, match="'document_top_2_gram' needs the score top_2_gram, which the scorer 'rep"):
+        load_settings(write(tmp_path, text))
+    settings = load_settings(write(tmp_path, '[documents]\nscorers = ["repetition"]\n' + text))
+    assert settings.selection.document["top_2_gram"].max == 0.2
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ('on_fail = { nsfw = "sample" }', "selection.on_fail.nsfw"),
+        ('text.words = {}\non_fail = { text_words = "sample" }', "selection.on_fail.text_words"),
+        ('own.spoken = { field = "language" }', "selection.own.spoken"),
+        ('own.brightness = {}\norder = ["brightness"]', "selection.order: brightness"),
+    ],
+)
+def test_a_filter_that_is_named_and_has_no_bound_is_told(tmp_path: Path, lines: str, named: str) -> None:
+    file = tmp_path / "interleaved.toml"
+    file.write_text(f'[storage]\nraw_root = "raw"\noutput_root = "out"\n[selection]\n{lines}\n')
+    with pytest.raises(SettingsError, match=rf"{re.escape(named)}: the filter has no bound and drops nothing"):
+        load_settings(file)
+
+
+def test_a_filter_with_a_bound_or_in_the_default_order_may_be_named(tmp_path: Path) -> None:
+    file = tmp_path / "interleaved.toml"
+    lines = 'text.words = { min = 2 }\non_fail = { text_words = "sample", sharpness = "sample" }\ndocument.words = {}\n'
+    file.write_text(
+        f'[storage]\nraw_root = "raw"\noutput_root = "out"\n[selection]\n{lines}order = ["sharpness", "qr", "aspect"]'
+    )
+    assert load_settings(file).selection.active_filters() == ("text_words", "sharpness", "qr")

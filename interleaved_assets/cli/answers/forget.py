@@ -1,4 +1,4 @@
-"""The work of ``interleaved forget``: list or remove the stored files of shards whose raw tar is gone."""
+"""The work of ``interleaved forget``: list or remove the stored files of shards whose raw shard is gone."""
 
 import os
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
         print_json({"removed": remove, "partitions_removed": remove and home is not None, "shards": files})
         return 0
     if not files:
-        out.print("nothing to forget: every shard with stored outputs has its raw tar")
+        out.print("nothing to forget: every shard with stored outputs has its raw shard")
         return 0
     for key, uris in files.items():
         out.print_line(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes")

@@ -4,19 +4,28 @@ from pydantic_core import to_jsonable_python
 from rich.table import Table
 
 from interleaved_assets.cli.terminal.console import console, print_json
-from interleaved_assets.settings import as_toml, load_settings, setting_lines
+from interleaved_assets.settings import as_toml, load_settings, setting_lines, values_of_recipe
 
 
 def show_settings(file: str | None, *, as_json: bool) -> int:
     """Print every setting in force, and return the exit code."""
     lines = list(setting_lines(load_settings(file)))
+    recipe, values = values_of_recipe(file)
+    named = {line.name for line in lines if any(f"{name}.".startswith(f"{line.name}.") for name in values)}
     if as_json:
         print_json(
-            {line.name: {name: to_jsonable_python(getattr(line, name)) for name in line._fields[1:]} for line in lines}
+            {
+                line.name: {
+                    **{name: to_jsonable_python(getattr(line, name)) for name in line._fields[1:]},
+                    "recipe": recipe if line.name in named else None,
+                }
+                for line in lines
+            }
         )
         return 0
-    table = Table("setting", "value", "meaning")
+    table = Table("setting", "value", *(["from"] if recipe else []), "meaning")
     for line in lines:
-        table.add_row(line.name, as_toml(line.value), line.description)
+        source = [f"recipe {recipe}" if line.name in named else ""] if recipe else []
+        table.add_row(line.name, as_toml(line.value), *source, line.description)
     console().print(table)
     return 0

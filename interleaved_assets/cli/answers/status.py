@@ -6,6 +6,7 @@ from typing import Final
 from rich.table import Table
 
 from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+from interleaved_assets.io.formats.registry import shard_endings
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -76,7 +77,8 @@ def _failures(dataset: DatasetStatus, statuses: Mapping[str, Status]) -> list[st
 
 def no_shards(raw_root: str) -> str:
     """Return the message for a raw root without shards."""
-    return f"no shards: no file below {raw_root} has a name that ends in .tar, .tar.gz or .tgz"
+    *most, last = shard_endings()
+    return f"no shards: no file below {raw_root} has a name that ends in {', '.join(most)} or {last}"
 
 
 def _what_a_run_would_make(statuses: Mapping[str, Status], stages: Mapping[str, Stage], nightly: str) -> list[str]:

@@ -33,17 +33,20 @@ def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[s
     """
     settings, out = load_settings(file), console()
     overrides = names_and_values(changes)
-    changed_settings(settings.selection, overrides)
+    changed = changed_settings(settings.selection, overrides)
     keys = shards or scored_keys(settings.storage)
     if not keys:
         print_error("no shard has been scored yet: interleaved run, or materialize image_scores in Dagster")
         return 1
     inputs = stage_dag(settings)[FILTERED].inputs
+    fields = tuple(dict.fromkeys((*settings.selection.fields(), *changed.fields())))
 
     def outcomes(key: str) -> tuple[Outcome, Outcome] | InterleavedError:
         try:
-            rows, scores = deciding_tables(settings.storage.shard(key), inputs, settings.run.max_batch_bytes)
-            return what_if(rows, scores, settings.selection), what_if(rows, scores, settings.selection, overrides)
+            paths, most_bytes = settings.storage.shard(key), settings.run.max_batch_bytes
+            rows, scores, documents = deciding_tables(paths, inputs, fields, most_bytes)
+            now = what_if(rows, scores, settings.selection, documents=documents)
+            return now, what_if(rows, scores, settings.selection, overrides, documents=documents)
         except InterleavedError as error:
             return error
 

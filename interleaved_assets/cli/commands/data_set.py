@@ -116,12 +116,12 @@ def what_if_command(file: str | None, **given: Any) -> int:
 
 @click.command("forget")
 @click.argument("shards", nargs=-1, metavar="[KEY…]", shell_complete=complete_vanished_shards)
-@click.option("--vanished", is_flag=True, help="All shards that have records but no raw tar.")
+@click.option("--vanished", is_flag=True, help="All shards that have records but no raw shard.")
 @click.option("--yes", is_flag=True, help="Remove the files, and the partitions; default: only list the files.")
 @as_json
 @click.pass_obj
 def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, yes: bool, as_json: bool) -> int:
-    """Remove the stored files of shards whose raw tar is gone: records, outputs and partition.
+    """Remove the stored files of shards whose raw shard is gone: records, outputs and partition.
 
     Without --yes, the files are only listed.
 

@@ -14,7 +14,7 @@ from interleaved_assets.cli.commands.data_set import (
     what_if_command,
 )
 from interleaved_assets.cli.commands.lineage import drops_command, trace_command, view_command
-from interleaved_assets.cli.commands.project import demo_command, init_command, settings_command
+from interleaved_assets.cli.commands.project import demo_command, init_command, recipe_command, settings_command
 from interleaved_assets.cli.commands.releases import release_command, verify_command
 from interleaved_assets.cli.commands.shard_files import (
     convert_command,
@@ -26,7 +26,7 @@ from interleaved_assets.cli.commands.shard_files import (
 from interleaved_assets.cli.terminal.options import FILE
 
 SECTIONS: Final[Mapping[str, Sequence[click.Command]]] = {
-    "A project": (init_command, settings_command, demo_command),
+    "A project": (init_command, settings_command, recipe_command, demo_command),
     "Shard files": (inspect_command, validate_command, convert_command, score_command, select_command),
     "The shards of a project": (
         run_command,

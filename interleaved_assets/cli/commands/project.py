@@ -45,10 +45,37 @@ def init_command(**given: Any) -> int:
 @as_json
 @click.pass_obj
 def settings_command(file: str | None, as_json: bool) -> int:
-    """Show every setting with its value, unit, range and default."""
+    """Show every setting with its value, unit, range and default, and which are those of a recipe."""
     from interleaved_assets.cli.answers.settings import show_settings
 
     return show_settings(file, as_json=as_json)
+
+
+@click.command("recipe")
+@click.argument("action", type=click.Choice(["list", "show", "diff"]))
+@click.argument("name", required=False)
+@as_json
+@click.pass_obj
+def recipe_command(file: str | None, action: str, name: str | None, as_json: bool) -> int:
+    """List, show and compare the filters of published data sets, which settings can name.
+
+    list prints the recipes, show the settings of the recipe NAME with the source of each number and the rules that are
+    not done, diff the settings in force that differ from it.
+
+    \b
+    interleaved recipe list
+    interleaved recipe show obelics
+    interleaved recipe diff obelics
+    """
+    from interleaved_assets.cli.answers.recipe import show_difference, show_recipe, show_recipes
+
+    if action == "list":
+        if name is not None:
+            raise click.UsageError(f"recipe list takes no NAME; interleaved recipe show {name} prints one recipe")
+        return show_recipes(as_json=as_json)
+    if name is None:
+        raise click.UsageError(f"recipe {action} needs NAME; interleaved recipe list prints the names")
+    return show_recipe(name, as_json=as_json) if action == "show" else show_difference(file, name, as_json=as_json)
 
 
 @click.command("demo")

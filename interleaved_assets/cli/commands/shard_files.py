@@ -148,6 +148,8 @@ def select_command(file: str | None, **given: Any) -> int:
     SHARD is a tar or a Parquet file, SCORES the output of `interleaved score` for it. OUTPUT is a tar or a Parquet
     file, by its ending.
 
+    Texts are measured here if a filter compares their scores; functions of [rewriting] are not applied.
+
     Without --filter, all filters of the section [selection] are applied; with it, only those that are given. Every
     dropped row is in the ledger, with its reason, measured value and threshold.
 

@@ -87,4 +87,4 @@ complete_made_shards: Final = partial(_items, _made_shards)
 complete_raw_shards: Final = partial(_items, _raw_shards)
 """Completes keys of shards below the raw root."""
 complete_vanished_shards: Final = partial(_items, _vanished_shards)
-"""Completes keys of shards with stored outputs whose raw tar is gone."""
+"""Completes keys of shards with stored outputs whose raw shard is gone."""

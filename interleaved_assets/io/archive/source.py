@@ -24,6 +24,7 @@ from interleaved_assets.io.storage import (
     storage_errors,
 )
 from interleaved_assets.io.storage.atomic import BytesLike
+from interleaved_assets.io.storage.inputs import COPY_BYTES
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import BlockReader, Content, FileRange
@@ -128,7 +129,7 @@ def open_tar(
                 if opener is not None:
                     broken_off = _decompress(opener(file), copy, uri, limits.max_unpacked_bytes)
                 else:
-                    shutil.copyfileobj(file, copy, _COPY_BYTES)
+                    shutil.copyfileobj(file, copy, COPY_BYTES)
                 copy.flush()
             if not file.read(1) and file.tell() < size:
                 raise _shrunk(uri)

@@ -1,15 +1,13 @@
-"""The formats of shard files: which one a file has, reading any of them, writing the one that the name says."""
+"""Read a shard file of any format, and write one of the format that its name says."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
 
 import pyarrow as pa
 
 from interleaved_assets.io.formats.format import ShardFormat
-from interleaved_assets.io.formats.parquet import PARQUET
-from interleaved_assets.io.formats.tar import TAR
+from interleaved_assets.io.formats.registry import TAR, all_formats, format_named, shard_endings
 from interleaved_assets.io.parquet.writer import ParquetShard
 from interleaved_assets.io.storage import StorageOptions, open_input
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
@@ -17,10 +15,6 @@ from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.writer import TarShard
 from interleaved_assets.model.errors import OptionError
-
-FORMATS: Final = (TAR, PARQUET)
-SHARD_ENDINGS: Final = tuple(ending for one in FORMATS for ending in one.endings)
-"""Endings of the files that a search of a folder finds; also the endings that can be written."""
 
 
 def read_shard(
@@ -34,10 +28,10 @@ def read_shard(
     notes: Counter[str] | None = None,
     accept_incomplete: bool = True,
 ) -> Iterator[pa.Table]:
-    """Tables of whole samples with the bytes of their images, from a tar or a Parquet file; at least one table.
+    """Tables of whole samples with the bytes of their images, from a file of any format; at least one table.
 
-    The form is seen from the first bytes. All tables have the same schema; a shard without samples gives one table
-    without rows.
+    The format is seen from the first bytes, else from the name. All tables have the same schema; a shard without
+    samples gives one table without rows.
 
     Args:
         uri: a path or a URL of one file.
@@ -75,10 +69,10 @@ def read_file(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
 def write_shard(
     uri: str, schema: pa.Schema, *, storage_options: StorageOptions = None, limits: TarLimits = LIMITS
 ) -> AbstractContextManager[TarShard | ParquetShard]:
-    """Write a shard that appears complete at the end of the block, or not at all; its ending decides the form.
+    """Write a shard that appears complete at the end of the block, or not at all; its ending decides the format.
 
     Args:
-        uri: path or URL that ends in one of :data:`SHARD_ENDINGS`.
+        uri: path or URL with the ending of a format that can be written.
         schema: schema of every table; a tar takes it from its rows.
         storage_options: fsspec options.
         limits: those that a tar will be read with.
@@ -87,17 +81,14 @@ def write_shard(
         OptionError: another ending.
         StorageError: the file cannot be written.
     """
-    if (named := _format_named(uri)) is None:
-        raise OptionError(f"cannot write {uri}: its name has to end in {', '.join(SHARD_ENDINGS)}")
+    if (named := format_named(uri)) is None or named.write is None:
+        raise OptionError(f"cannot write {uri}: its name has to end in {', '.join(shard_endings(writable=True))}")
     return named.write(uri, schema, storage_options, limits)
 
 
 def format_of(uri: str, storage_options: StorageOptions = None) -> ShardFormat:
     """Return the format of a file by its first bytes, else by its name; a tar of any other name says what it is not."""
     with open_input(uri, storage_options) as file:
-        head = file.read(max(len(one.magic) for one in FORMATS))
-    return next((one for one in FORMATS if one.magic and head.startswith(one.magic)), _format_named(uri) or TAR)
-
-
-def _format_named(uri: str) -> ShardFormat | None:
-    return next((one for one in FORMATS if uri.lower().endswith(one.endings)), None)
+        head = file.read(max(len(one.magic) for one in all_formats()))
+    known = (one for one in all_formats() if one.magic and head.startswith(one.magic))
+    return next(known, format_named(uri) or TAR)

@@ -2,13 +2,14 @@
 
 import logging
 from collections import Counter
+from functools import reduce
 from typing import Final, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.columns import ROW_KEY
-from interleaved_assets.model.errors import ErrorPolicy, MaterializeError, OptionError, error_code
+from interleaved_assets.model.errors import NOT_IN_SOURCE, ErrorPolicy, MaterializeError, OptionError, error_code
 from interleaved_assets.model.ledger import empty_ledger, error_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.source_ref import parse_source_ref
@@ -29,7 +30,8 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
 
     The policy covers every row with a ``materialize_error``, set by this stage or an earlier one. ``warn`` keeps all
     rows and logs the number of errors by code; ``drop_row`` drops these rows; ``drop_sample`` drops all rows of their
-    samples. Image bytes are not copied.
+    samples. A row whose code is in :data:`.NOT_IN_SOURCE` is dropped alone under every policy. Image bytes are not
+    copied.
 
     Args:
         table: rows of whole samples; without the column ``materialize_error`` nothing is dropped.
@@ -45,6 +47,12 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
     errors = table["materialize_error"] if "materialize_error" in table.column_names else None
     if errors is None or errors.null_count == len(errors):
         return table, empty_ledger()
+    absent = pc.fill_null(_is_absent(errors), False)
+    if pc.any(absent).as_py():
+        rows = filter_rows(table, pc.invert(absent))
+        kept, dropped = apply_error_policy(rows, policy, shard=shard, stage=stage)
+        ledger = error_ledger(table.select([*ROW_KEY, "materialize_error"]).filter(absent), stage)
+        return kept, pa.concat_tables([ledger, dropped])
     bad = pc.is_valid(errors)
     if policy == "error":
         raise _error_of(table.slice(pc.index(bad, pa.scalar(True)).as_py(), 1), shard)
@@ -58,6 +66,12 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
     named = table.select([*ROW_KEY, "materialize_error"])
     logger.info("%s: %s: %s drops %d rows for %s", shard, stage, policy, pc.sum(bad).as_py(), summary)
     return filter_rows(table, pc.invert(bad)), error_ledger(named.filter(bad), stage)
+
+
+def _is_absent(errors: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whether the code of each error is in :data:`.NOT_IN_SOURCE`; null without an error."""
+    absent = [pc.starts_with(errors, f"{code}: ") for code in NOT_IN_SOURCE]
+    return reduce(pc.or_, absent)
 
 
 def _error_of(row: pa.Table, shard: str) -> MaterializeError:

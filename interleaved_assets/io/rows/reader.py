@@ -13,6 +13,7 @@ from interleaved_assets.io.storage import FilePaths, InputFile, dotted, find_fil
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.schema import align_or_reconcile, resolve_schema
+from interleaved_assets.model.source_ref import with_json_locators
 
 logger = logging.getLogger(__name__)
 
@@ -122,8 +123,11 @@ def warn_absent(absent: Iterable[str], uris: Sequence[str], known: Iterable[str]
 
 
 def align_shard(table: pa.Table, target: pa.Schema | None, shard: str) -> pa.Table:
-    """Align ``table`` to ``target``, or reconcile it if that is None."""
+    """Align ``table`` to ``target``, or reconcile it if that is None.
+
+    A ``source_ref`` that is a struct, as other libraries write it, becomes the JSON that it stands for.
+    """
     try:
-        return align_or_reconcile(table, target)
+        return align_or_reconcile(with_json_locators(table), target)
     except (ShardError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ShardError(f"{shard}: {error}") from error

@@ -6,11 +6,10 @@ the modification time in nanoseconds, the size and the inode; on other filesyste
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
-    file_info,
     filesystem,
     is_local,
     local_path,
@@ -44,8 +43,26 @@ def local_stamp(status: os.stat_result) -> str:
     return f"modified:{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
 
 
-def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
-    """Return the current stamp of the file at ``uri``, in one request; None if no such file exists.
+class Seen(NamedTuple):
+    """A file as one request shows it.
+
+    Attributes:
+        stamp: None if no such file exists.
+        uploaded: time of the upload of an object, empty if the storage does not report it. In S3 an object that is
+            replaced and then restored has its first stamp again, and a later time, in whole seconds.
+    """
+
+    stamp: str | None
+    uploaded: str = ""
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> "Seen":
+        """Return what fsspec's ``info`` of a remote file says."""
+        return cls(stamp_of(info), str(info.get("LastModified", "")))
+
+
+def look_at(uri: str, storage_options: StorageOptions = None) -> Seen:
+    """Return the file at ``uri`` as it is now, in one request.
 
     Raises:
         StorageError: the storage cannot be reached, or access is denied.
@@ -53,24 +70,17 @@ def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
     with storage_errors(uri, "look at"):
         try:
             if is_local(uri):
-                return local_stamp(local_path(uri).stat())
+                return Seen(local_stamp(local_path(uri).stat()))
             fs, path = filesystem(uri, storage_options)
             fs.invalidate_cache(path)
-            return stamp_of(fs.info(path))
+            return Seen.of(fs.info(path))
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            return Seen(None)
 
 
-def upload_time(uri: str, storage_options: StorageOptions = None) -> str:
-    """Return the upload time of the object at ``uri``; empty if the storage does not report it.
-
-    In S3 an object that is replaced and then restored has its first stamp again, and a later time, in whole seconds.
-
-    Raises:
-        StorageError: the storage cannot be reached, or access is denied.
-    """
-    info = None if is_local(uri) else file_info(uri, storage_options)
-    return str(info.get("LastModified", "")) if info else ""
+def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
+    """Return the current stamp of the file at ``uri``; None if no such file exists. Raises as :func:`look_at`."""
+    return look_at(uri, storage_options).stamp
 
 
 def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str, str]:

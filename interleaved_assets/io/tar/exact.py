@@ -6,7 +6,7 @@ if that would not give a row back exactly, the document has the field ``_interle
     version     1
     rows        every row of the sample as an Arrow IPC stream in Base64: position, modality, and of the other columns
                 the cells that are nowhere else; of content_type all cells, so that its nulls count, too
-    absent      numbers of the rows, from 0, that have no entry in the lists of texts and images
+    absent      numbers of the rows, from 0, that have no entry in the lists of texts and images, as tables and audio
     schema      columns of the shard as an Arrow IPC schema in Base64; only in the first document of a tar, and only
                 if that document's fields alone would give other columns
     sample_id   the sample's id, if the field ``sample_id`` holds another value
@@ -35,8 +35,14 @@ from interleaved_assets.model.source_ref import is_unicode
 
 VERSION: Final = 1
 
-MODALITIES: Final = {"metadata": 0, "text": 1, "image": 2}
-"""The modalities that a tar can hold, numbered in the order of rows that share a position."""
+MODALITIES: Final = {"metadata": 0, "text": 1, "image": 2, "table": 3, "audio": 4}
+"""The modalities that a tar can hold, numbered in the order of rows that share a position.
+
+Plain JSON lists texts and images. Rows of the others are in ``_interleaved`` alone, so that any reader of MINT-1T's
+form reads the rest.
+"""
+LISTED: Final = ("text", "image")
+"""The modalities that the lists of a document hold."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,10 @@ def _read_rows(text: str, absent: list[int]) -> pa.Table:
         raise ValueError("_interleaved rows have a modality that tars have no place for")
     if any(row >= rows.num_rows for row in absent):
         raise ValueError("_interleaved absent names a row that is not there")
+    without_entry = set(absent)
+    listed = (name for row, name in enumerate(rows["modality"].to_pylist()) if row not in without_entry)
+    if not {*listed} <= {"metadata", *LISTED}:
+        raise ValueError("_interleaved absent lacks a row that no list can hold")
     return rows
 
 

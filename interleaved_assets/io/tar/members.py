@@ -16,7 +16,7 @@ from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.documents import read_document
 from interleaved_assets.io.tar.estimates import document_bytes, null_bytes, surplus_bytes
-from interleaved_assets.io.tar.exact import MODALITIES, Exact
+from interleaved_assets.io.tar.exact import LISTED, MODALITIES, Exact
 from interleaved_assets.io.tar.layout import (
     EXACT_FIELD,
     LIST_LENGTH,
@@ -34,7 +34,7 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.source_ref import is_unicode
 
-_METADATA, _TEXT, _IMAGE = MODALITIES.values()
+_METADATA, _TEXT, _IMAGE = (MODALITIES[name] for name in ("metadata", *LISTED))
 # The lists of texts and images have a null for each gap between positions, but not more nulls than this.
 _MOST_GAPS: Final = 1000
 _GAPS_PER_ROW: Final = 8

@@ -148,6 +148,10 @@ class ColumnTypes:
         return JSON_TYPE
 
 
+_MANY_NULLS: Final = 16
+"""Rows for each cell of a column from which on nulls are stored before they are distributed, which copies the cells."""
+
+
 class ColumnCells:
     """Cells of one column, collected in any order, and the array that they make."""
 
@@ -181,6 +185,10 @@ class ColumnCells:
         where = np.concatenate([np.array(self._rows, np.int64), *(at for at, _ in self._exact)])
         indices = np.full(rows, -1, np.int64)
         indices[where] = np.arange(len(where))
+        if rows > _MANY_NULLS * len(where):
+            # take() reserves the mean length of the values for each index: nulls among the values keep that low
+            indices[indices < 0] = len(where)
+            pieces.append(pa.nulls(rows - len(where), dtype))
         return take(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces), pa.array(indices, mask=indices < 0))
 
 

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +109,8 @@ class ReadOptions(NamedTuple):
     by_reference: bool = False
     columns: Collection[str] | None = None
     """Columns that the caller needs; a format that cannot leave out others gives all."""
+    sections: Mapping[str, Any] = MappingProxyType({})
+    """The settings of formats that have their own, by the name of their section."""
 
     def filled(self, table: pa.Table, uri: str) -> Iterator[pa.Table]:
         """Return :func:`.materialize_parts` of rows of the file at ``uri``."""

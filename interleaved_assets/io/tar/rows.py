@@ -15,7 +15,7 @@ from interleaved_assets.io.rows import content_types
 from interleaved_assets.io.rows.batches import binary_column
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
-from interleaved_assets.io.tar.exact import MODALITIES
+from interleaved_assets.io.tar.exact import LISTED, MODALITIES
 from interleaved_assets.io.tar.json_columns import json_text
 from interleaved_assets.io.tar.layout import ID_COLUMN, UNREFERENCED_MEMBERS, split_extension
 from interleaved_assets.io.tar.passthrough import ColumnCells
@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 UNREFERENCED_TYPE: Final = pa.list_(pa.struct([("name", pa.string()), ("content", pa.large_binary())]))
 """Type of the column ``_unreferenced_members``."""
 
-_METADATA, _TEXT, _IMAGE = MODALITIES.values()
+_METADATA, _TEXT, _IMAGE = (MODALITIES[name] for name in ("metadata", *LISTED))
 _MODALITY_NAMES: Final = tuple(MODALITIES)
-_CONTENT_TYPES: Final = (content_types.JSON, content_types.TEXT, None)
+_CONTENT_TYPES: Final = (content_types.JSON, content_types.TEXT, *[None] * (len(MODALITIES) - 2))
 
 
 class TarRows:
@@ -245,7 +245,7 @@ class TarRows:
     def _add_cells(self, sample: Sample, document: Document, first: int) -> None:
         """Put the passthrough values of ``sample``, whose rows begin at ``first``."""
         exact = document.exact
-        rows: dict[int, list[int]] = {_METADATA: [], _TEXT: [], _IMAGE: []}
+        rows: dict[int, list[int]] = {code: [] for code in MODALITIES.values()}
         for row, modality in enumerate(self._modalities[first:]):
             if exact is None or row not in exact.absent:
                 rows[modality].append(first + row)

@@ -25,6 +25,10 @@ def judge_image_schema(record: Record, basis: Basis) -> Verdict:
     return _judge(record, score_columns(basis.settings.scoring), passthrough=False)
 
 
+def judge_document_schema(record: Record, basis: Basis) -> Verdict:
+    return _judge(record, score_columns(basis.settings.documents), passthrough=False)
+
+
 def judge_clip_schema(record: Record, basis: Basis) -> Verdict:
     """Check that the columns are those that the settings name.
 
@@ -89,6 +93,12 @@ IMAGE_SCORE_SCHEMA: Final = ShardCheck(
     "The score table has exactly the columns of the scorers in scoring.scorers, in their order and with their types; "
     f"sample_id and position cannot be null. {_EXACTLY}",
     judge_image_schema,
+)
+DOCUMENT_SCORE_SCHEMA: Final = ShardCheck(
+    _NAME,
+    "The score table has exactly the columns of the scorers in documents.scorers, in their order and with their types; "
+    f"sample_id and position cannot be null. {_EXACTLY}",
+    judge_document_schema,
 )
 CLIP_SCORE_SCHEMA: Final = ShardCheck(
     _NAME,

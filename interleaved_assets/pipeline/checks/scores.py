@@ -28,8 +28,24 @@ def judge_complete(record: Record, _: Basis) -> Verdict:
     return Verdict(images == rows and not silent and not nothing, "ERROR", summary, figures | {IMAGE_MEMBERS: members})
 
 
+def judge_documents_complete(record: Record, _: Basis) -> Verdict:
+    """Check that each document and each text has a row of scores or the reason why not."""
+    if UNEXPLAINED not in record.counted:
+        return lacking("rows without a score")
+    documents, texts, rows = record.counts_in.samples, record.counts_in.texts, record.counts_out.rows
+    silent, reasons = record.counted[UNEXPLAINED], sum(record.errors.values())
+    summary = f"{rows} rows for {documents} documents and {texts} texts, {reasons} of them with a reason instead"
+    figures = {"documents": documents, "texts": texts, "score_rows": rows, "without_score": reasons}
+    passed = rows == documents + texts and not silent
+    return Verdict(passed, "ERROR", summary, figures | {UNEXPLAINED: silent})
+
+
 def judge_image_ranges(record: Record, basis: Basis) -> Verdict:
     return _judge_ranges(record, score_ranges(basis.settings.scoring))
+
+
+def judge_document_ranges(record: Record, basis: Basis) -> Verdict:
+    return _judge_ranges(record, score_ranges(basis.settings.documents))
 
 
 def judge_clip_ranges(record: Record, basis: Basis) -> Verdict:
@@ -76,6 +92,17 @@ IMAGE_SCORES_IN_RANGE: Final = ShardCheck(
     "Every score is a finite number within the range that its scorer declares: width, height and aspect ratio above 0, "
     f"sharpness 0 or more, QR area and NSFW from 0 to 1. {_DEFECT}",
     judge_image_ranges,
+)
+EVERY_DOCUMENT_SCORED: Final = ShardCheck(
+    "every_document_scored",
+    "The score table has one row for each document and one for each text, with its scores or with the reason why there "
+    "are none.",
+    judge_documents_complete,
+)
+DOCUMENT_SCORES_IN_RANGE: Final = ShardCheck(
+    "scores_in_range",
+    f"Every score is a finite number within the range that its scorer declares. {_DEFECT}",
+    judge_document_ranges,
 )
 CLIP_SCORES_IN_RANGE: Final = ShardCheck(
     "scores_in_range",

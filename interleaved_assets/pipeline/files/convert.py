@@ -34,7 +34,7 @@ class Conversion:
 
     Attributes:
         folder: folder or URL of the outputs, without a slash at its end.
-        ending: of the outputs, one of :data:`~interleaved_assets.io.formats.shard.SHARD_ENDINGS`.
+        ending: of the outputs, that of a format which can be written.
         overwrite: whether to replace files that were not written by an earlier conversion.
     """
 
@@ -69,9 +69,16 @@ class Conversion:
     def version_settings(self) -> dict[str, object]:
         """Return the settings that the outputs depend on."""
         settings = self.settings
+        formats = settings.reading.sections()
         found: dict[str, object] = {
             "ending": self.ending,
-            "reading": settings.reading.model_dump(mode="json"),
+            "reading": settings.reading.model_dump(mode="json", exclude=set(formats)),
+            # as they were before a format had a section of its own
+            **{
+                f"reading.{name}": section.model_dump(mode="json")
+                for name, section in formats.items()
+                if section != type(section)()
+            },
             "limits": settings.limits.model_dump(mode="json"),
             "on_materialize_error": settings.errors.on_materialize_error,
             "accept_incomplete": settings.publish.accept_incomplete,
@@ -182,7 +189,7 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
         if selection is None:
             return table, empty_ledger()
         scores = score_images(table, scoring_for(selection, settings.scoring))
-        return keep_selected(table, scores, selection, settings.publish, file.uri)
+        return keep_selected(table, scores, selection, settings, file.uri)
 
     work = write_rows(
         file,

@@ -10,11 +10,11 @@ from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.tasks.filtered import kept_rows
 from interleaved_assets.scoring.protocol.registry import known_scorers, score_groups
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
-from interleaved_assets.selection.batch import selection_rows
-from interleaved_assets.selection.filters import BUILT_IN, ImageFilter, find_filter
+from interleaved_assets.selection.batch import document_scores, selection_rows
+from interleaved_assets.selection.filters import BUILT_IN, ImageFilter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.settings import SelectionSettings, bound_settings, with_changes
-from interleaved_assets.settings import PublishSettings, Settings
+from interleaved_assets.settings import Settings
 from interleaved_assets.settings.messages import describe
 
 
@@ -31,7 +31,7 @@ def selection_settings(
     off: dict[str, object] = {}
     if not whole_section:
         off = {setting: None for name in BUILT_IN for setting in bound_settings(name) if setting}
-        off["own"] = {}
+        off |= {"own": {}, "document": {}, "text": {}}
     try:
         return SelectionSettings.model_validate(with_changes({**settings.selection.model_dump(), **off}, given))
     except ValidationError as error:
@@ -61,7 +61,7 @@ def check_filters(selection: SelectionSettings, columns: Collection[str], *, who
     """
     passed_over = []
     for name in selection.active_filters():
-        judge = find_filter(name)
+        judge = selection.find(name)
         if not isinstance(judge, ImageFilter) or set(judge.columns) <= set(columns):
             continue
         if not (whole_section and judge.if_scored):
@@ -80,7 +80,7 @@ def measurable(scoring: ScoringSettings) -> dict[str, tuple[str, ...]]:
 
 def image_columns(selection: SelectionSettings) -> set[str]:
     """Return the columns of scores that the filters of ``selection`` compare with bounds."""
-    judges = (find_filter(name) for name in selection.active_filters())
+    judges = (selection.find(name) for name in selection.active_filters())
     return {column for judge in judges if isinstance(judge, ImageFilter) for column in judge.columns}
 
 
@@ -93,9 +93,10 @@ def scoring_for(selection: SelectionSettings, scoring: ScoringSettings) -> Scori
 
 
 def keep_selected(
-    table: pa.Table, scores: pa.Table, selection: SelectionSettings, publish: PublishSettings, shard: str
+    table: pa.Table, scores: pa.Table, selection: SelectionSettings, settings: Settings, shard: str
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of whole samples that pass the filters, and the ledger of the others."""
-    found = select(selection_rows(table), scores, selection, stage=FILTERED, shard=shard)
-    kept, _ = kept_rows(table, found.keep, selection, publish)
+    """Return the rows of whole samples that pass the filters, and the ledger of the others; texts are measured here."""
+    documents = document_scores(table, selection, settings.documents)
+    found = select(selection_rows(table), scores, selection, documents=documents, stage=FILTERED, shard=shard)
+    kept, _ = kept_rows(table, found.keep, selection, settings.publish)
     return kept, found.ledger

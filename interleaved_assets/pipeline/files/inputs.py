@@ -4,7 +4,7 @@ import glob
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.formats.shard import SHARD_ENDINGS
+from interleaved_assets.io.formats.registry import shard_endings
 from interleaved_assets.io.storage import find_files, is_local, local_path
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.settings import Settings, StorageSettings
@@ -33,7 +33,7 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
         if not argument:
             raise OptionError("an input is an empty text: name a file, a folder, a glob or a URL")
         base = _base(argument)
-        files = find_files(argument, SHARD_ENDINGS, storage.options_for(argument))
+        files = find_files(argument, shard_endings(), storage.options_for(argument))
         below = [(file, file.uri.removeprefix(base).strip("/")) for file in files]
         chosen = [
             ShardFile(file.uri, file.size, without_ending(name))
@@ -60,8 +60,8 @@ def _base(argument: str) -> str:
 
 
 def without_ending(name: str) -> str:
-    """Return ``name`` without an ending of :data:`SHARD_ENDINGS`."""
-    ending = next((ending for ending in SHARD_ENDINGS if name.lower().endswith(ending)), "")
+    """Return ``name`` without the ending of a format."""
+    ending = next((ending for ending in shard_endings() if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)] or name
 
 

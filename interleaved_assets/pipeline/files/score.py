@@ -95,6 +95,6 @@ def select_file(
                     f"{scores_uri} has no score of the images of {file.uri}: it was measured on another shard. Measure "
                     f"this one with: interleaved score {file.uri}"
                 )
-        return keep_selected(table, scores, selection, settings.publish, file.uri)
+        return keep_selected(table, scores, selection, settings, file.uri)
 
     return write_rows(file, target, ledger_uri, settings, keep), passed_over

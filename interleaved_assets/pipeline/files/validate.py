@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
+from interleaved_assets.io.formats.registry import format_named
 from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.model.batch import key_problems
-from interleaved_assets.model.errors import ROW_ERROR_CODES, error_code
+from interleaved_assets.model.errors import NOT_IN_SOURCE, ROW_ERROR_CODES, error_code
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counted import REPEATED_SAMPLES
@@ -26,12 +27,12 @@ WRONG_LAYOUT: Final = "wrong_layout"
 INVALID_KEYS: Final = "invalid_keys"
 
 FINDING_CODES: Final[dict[str, str]] = {
-    INCOMPLETE: "the tar is cut or damaged, has no end mark, or has data after it",
+    INCOMPLETE: "the file is cut or damaged, has no end mark, or has data after it",
     NO_SAMPLES: "there is no document in the shard",
     WRONG_LAYOUT: "nearly no document has a text or an image, or most bytes are named by no document",
     INVALID_KEYS: "rows have the key of another row, or a position that their modality does not allow",
     REPEATED_SAMPLES: "samples have the id of an earlier one",
-    **ROW_ERROR_CODES,
+    **{code: meaning for code, meaning in ROW_ERROR_CODES.items() if code not in NOT_IN_SOURCE},
 }
 """Codes of findings, which make a shard unsound, with their meaning: those of rows, and those of whole shards."""
 
@@ -43,6 +44,12 @@ NOTE_CODES: Final[dict[str, str]] = {
     "damaged_frames": "frames that no document names are damaged; reading leaves them out",
     "odd_tars": "oddities of the tar itself that lose nothing",
     "absent_fields": "no document has a field that the settings name",
+    "pages_without_success": "responses whose status is not 200; reading leaves them out",
+    "records_left_out": "resource, revisit and conversion records, or responses without an address; they are not read",
+    "other_format": "the name of the file says another format than its content, and shards are read by their names",
+    "pages_cut_by_crawler": "the crawler stored only the beginning of pages",
+    "damaged_places": "places of the archive that cannot be read; reading goes on behind them",
+    **{code: ROW_ERROR_CODES[code] for code in NOT_IN_SOURCE},
 }
 """Codes of notes, which do not make a shard unsound, with their meaning."""
 
@@ -106,6 +113,8 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
         *(_finding(INVALID_KEYS, 1, problem) for problem in problems),
         *(_finding(code, count, "; ".join(places[code])) for code, count in rows.most_common()),
     ]
+    if (named := format_named(file.uri)) is not None and named is not form:
+        findings.append(_finding("other_format", 1, f"it is {form.name}, and its name says {named.name}"))
     if repeated := keys.counted[REPEATED_SAMPLES]:
         findings.append(_finding(REPEATED_SAMPLES, repeated, FINDING_CODES[REPEATED_SAMPLES]))
     findings += [
@@ -133,4 +142,4 @@ def _of_layout(samples: int, counted: dict[str, int], settings: Settings) -> lis
 
 
 def _finding(code: str, count: int, detail: str) -> Finding:
-    return Finding(level="finding", code=code, count=count, detail=detail)
+    return Finding(level="note" if code in NOTE_CODES else "finding", code=code, count=count, detail=detail)

@@ -1,7 +1,7 @@
 """Contents of the rows of a ledger: the text, the fields of a document, or the name of the image."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -13,16 +13,10 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.lineage.sample import groups_with
-from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT, NORMALIZED
+from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.stages.names import rows_input
 from interleaved_assets.settings.shard_paths import ShardPaths
 
-_INPUT_ROWS: Final[Mapping[str, str]] = {
-    FILTERED: NORMALIZED,
-    FINAL_TARS: FILTERED,
-    IMAGE_EXPORT: FILTERED,
-}
-"""By stage with a ledger, the stage whose output has the dropped rows. Rows that ``normalized`` dropped are only in the
-raw shard."""
 _READ: Final = frozenset({"sample_id", "position", "modality", "text_content", "source_ref"})
 
 
@@ -43,12 +37,15 @@ def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
     """Return the contents of dropped rows of one shard, from ledgers of any of its stages; no image is read.
 
     The content of a text is the text, that of a metadata row its fields as JSON, and that of an image the member of the
-    raw shard that has it. Rows that no stored output has are left out.
+    raw shard that has it. Rows that no stored output has are left out, such as those that ``normalized`` dropped.
     """
     found: dict[RowKey, str] = {}
-    for stage, source in _INPUT_ROWS.items():
-        keys = row_keys(ledger.filter(pc.equal(ledger["stage"], stage)))
-        found |= row_contents(keys, paths.output(source), paths)
+    for stage in pc.unique(ledger["stage"]).to_pylist():
+        record = read_record(paths.record(stage), paths.options)
+        source = rows_input(record.inputs) if record else None
+        if source is not None:
+            keys = row_keys(ledger.filter(pc.equal(ledger["stage"], stage)))
+            found |= row_contents(keys, paths.output(source), paths)
     return found
 
 

@@ -1,6 +1,7 @@
 """Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -15,14 +16,16 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.cells import row_values
+from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, error_code
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_records
-from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, FILTERED, NORMALIZED
+from interleaved_assets.rewriting.changes import CHANGED, change_text
 from interleaved_assets.settings import StorageSettings
-from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import CHANGES, ShardPaths
 
 _ID: Final = "sample_id"
 _ADVICE: Final = "Materialize its shard again."
@@ -37,15 +40,15 @@ class TracedRow(NamedTuple):
     position: int
     modality: str
     outcome: str
-    """``kept``, ``scored``, ``exported``, ``dropped: <reason>``, or ``error: <code>`` if the row or image has a stored
-    error."""
+    """``kept``, ``changed``, ``scored``, ``exported``, ``dropped: <reason>``, or ``error: <code>`` if the row or
+    image has a stored error."""
     scores: dict[str, float]
     """The scores in the stage's output, by name."""
     measured: float | None
     """The value for which a threshold dropped the row."""
     threshold: float | None
     detail: str
-    """The stored error, the detail of the ledger, or the tar and member of an exported image."""
+    """The stored error, the detail of the ledger, the changes of a text, or the tar and member of an exported image."""
 
     @property
     def is_plain(self) -> bool:
@@ -71,12 +74,20 @@ class StageTrace(NamedTuple):
     dropped: pa.Table
     left: int
     """Number of the sample's rows that the stage has kept."""
+    changes: pa.Table | None = None
+    """Changes that functions made in the sample's texts; None if the stage changes none."""
     in_tar: SampleInTar | InterleavedError | None = None
     """The sample in a final tar, or the error if it cannot be read; None if the stage writes tables or kept no row."""
 
     def rows(self) -> list[TracedRow]:
         """Return the sample's rows, kept and dropped, by position."""
-        found = [_kept_row(row) for row in ([] if self.kept is None else row_values(self.kept))]
+        changed = self._changed()
+        found = [
+            row._replace(outcome=CHANGED, detail="; ".join(changed[row.position]))
+            if row.modality == "text" and row.outcome == _KEPT and row.position in changed
+            else row
+            for row in (_kept_row(values, self.record.stage) for values in self._kept_values())
+        ]
         found += [
             TracedRow(
                 row["position"],
@@ -91,16 +102,35 @@ class StageTrace(NamedTuple):
         ]
         return sorted(found, key=lambda row: row.position)
 
+    def _kept_values(self) -> Iterable[Mapping[str, Any]]:
+        return () if self.kept is None else row_values(self.kept)
 
-def _kept_row(row: Mapping[str, Any]) -> TracedRow:
+    def _changed(self) -> dict[int, list[str]]:
+        """Return what was changed in the text at each position, in words."""
+        found: dict[int, list[str]] = defaultdict(list)
+        for line in [] if self.changes is None else self.changes.to_pylist():
+            found[line["position"]].append(change_text(line))
+        return found
+
+
+def _kept_row(row: Mapping[str, Any], stage: str) -> TracedRow:
     if "tar_file" in row:
         place = f"{row['tar_file']}: {row['member']}"
         return TracedRow(row["position"], "image", _EXPORTED, {}, None, None, place)
-    # a table of scores has only images, and no modality
+    # a table of scores has no modality: it has only images, or documents and their texts
+    modality = row.get("modality") or _scored_unit(row["position"], stage)
     error = row.get("score_error") if "modality" not in row else row["materialize_error"]
     outcome = f"error: {error_code(error)}" if error else _KEPT if "modality" in row else _SCORED
-    scores = {name: value for name, value in row.items() if isinstance(value, float) and "modality" not in row}
-    return TracedRow(row["position"], row.get("modality", "image"), outcome, scores, None, None, error or "")
+    shown = float if modality == "image" else (int, float)  # the size of an image is left out
+    numbers = {name: value for name, value in row.items() if isinstance(value, shown) and name != "position"}
+    scores = {} if "modality" in row else numbers
+    return TracedRow(row["position"], modality, outcome, scores, None, None, error or "")
+
+
+def _scored_unit(position: int, stage: str) -> str:
+    if stage != DOCUMENT_SCORES:
+        return "image"
+    return "document" if position == METADATA_POSITION else "text"
 
 
 def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
@@ -121,7 +151,8 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
             left = rows = kept.num_rows
         elif (left := rows - dropped.num_rows) > 0:
             in_tar = _in_tar(sample_id, paths, record)
-        traces.append(StageTrace(record, kept, dropped, left, in_tar))
+        changes = _rows_of(sample_id, record.outputs[CHANGES].uri, paths.options) if CHANGES in record.outputs else None
+        traces.append(StageTrace(record, kept, dropped, left, changes, in_tar))
     return traces if any(trace.dropped.num_rows or trace.left for trace in traces) else []
 
 

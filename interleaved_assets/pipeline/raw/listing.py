@@ -22,12 +22,13 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw.keys import (
-    SHARD_EXTENSIONS,
     is_cut,
+    is_shard,
     may_lie_below,
-    shard_extension,
+    preference,
     shard_key,
     shard_paths,
+    without_tar_ending,
 )
 from interleaved_assets.settings import StorageSettings
 
@@ -48,12 +49,14 @@ class RawSource(BaseModel):
 
 
 class RawShard(NamedTuple):
-    """One tar below the raw root. ``stamp`` changes whenever the file is written, even with the same content."""
+    """One file below the raw root. ``stamp`` changes whenever the file is written, even with the same content."""
 
     key: str
     uri: str
     size: int
     stamp: str
+    uploaded: str = ""
+    """Time of the upload of an object of which the storage reports it, by :func:`find_raw_shard`; else empty."""
 
 
 class RawListing(NamedTuple):
@@ -94,24 +97,21 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
             raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in the settings file")
         below = find_files_below(fs, root)
         found = {path: info for path, info in below.infos.items() if info["type"] != "directory"}
-    extensions = {
-        path: extension
+    start = len(root) + 1
+    shards = [
+        path[start:]
         for path, info in found.items()
         if (info["type"] != "other" or info.get("islink"))  # no FIFO, socket or device
-        and (extension := shard_extension(path)) is not None
-    }
-    # files that differ in their ending only have one key; the preferred one comes last and so replaces the others
-    by_stem = {
-        path.removesuffix(extensions[path]): path
-        for path in sorted(extensions, key=lambda path: SHARD_EXTENSIONS.index(extensions[path]), reverse=True)
-    }
-    start = len(root) + 1
-    chosen = set(by_stem.values())
+        and is_shard(path, storage.raw_formats)
+    ]
+    # of files with one key, the preferred one comes last and so replaces the others
+    by_stem = {without_tar_ending(path): path for path in sorted(shards, key=preference, reverse=True)}
     files: list[tuple[RawShard, Mapping[str, Any]]] = []
-    for path in sorted(chosen):
-        uri = join(storage.raw_root, path[start:])
-        shard = RawShard(shard_key(path[start:]), uri, found[path]["size"], _stamp(found[path]))
-        files.append((shard, found[path]))
+    for below_root in sorted(by_stem.values()):
+        info = found[f"{root}/{below_root}"]
+        uri = join(storage.raw_root, below_root)
+        files.append((RawShard(shard_key(below_root), uri, info["size"], _stamp(info)), info))
+    chosen = {f"{root}/{below_root}" for below_root in by_stem.values()}
     unlisted = {
         path[start:]: str(as_storage_error(error, displayable(path), "list")) for path, error in below.refused.items()
     }
@@ -124,7 +124,7 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
     ``known`` is its source in an earlier record, with the path of a cut key.
     """
     if not is_cut(key):
-        paths = shard_paths(key)
+        paths = shard_paths(key, storage.raw_formats)
     elif known is not None and shard_key(_below(known.uri, storage)) == key:
         paths = [_below(known.uri, storage)]
     else:
@@ -147,7 +147,7 @@ def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
     info = file_info(uri, storage.options)
     if info is None or info["type"] == "directory":
         return None
-    return RawShard(key, uri, info["size"], _stamp(info))
+    return RawShard(key, uri, info["size"], _stamp(info), str(info.get("LastModified", "")))
 
 
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:

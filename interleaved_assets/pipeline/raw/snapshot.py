@@ -106,9 +106,9 @@ def compare_with_snapshot(
             continue
         known = before.get(shard.key)
         if known is None:
-            entry = SnapshotEntry(*shard, since=now)
+            entry = SnapshotEntry(shard.key, shard.uri, shard.size, shard.stamp, since=now)
         elif (known.uri, known.size, known.stamp) != (shard.uri, shard.size, shard.stamp):
-            entry = SnapshotEntry(*shard, since=now, handled=known.handled)
+            entry = SnapshotEntry(shard.key, shard.uri, shard.size, shard.stamp, since=now, handled=known.handled)
         else:
             # after the clock was set back, ``since`` may be in the future: the shard would wait until then
             entry = known._replace(since=min(known.since, now))

@@ -262,7 +262,7 @@ def _manifest(
     dropped = Counter[str]()
     for shard in shards:
         for stage in LEDGER_STAGES:
-            dropped.update(shard.records[stage].dropped)
+            dropped.update(shard.records[stage].dropped if stage in shard.records else {})
     # a filter with a bound is not applied where nothing measured its score, as CLIP's by default
     noted = {str(shard.records[FILTERED].notes.get("filters", "")) for shard in shards}
     applied = {name for names in noted for name in names.split(", ")}

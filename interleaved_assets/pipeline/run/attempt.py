@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from interleaved_assets.io.storage import clear_leftovers, read_stamp, remove_file, upload_time
+from interleaved_assets.io.storage import Seen, clear_leftovers, look_at, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
 from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 class Attempt:
     """One shard at one stage, from the comparison with its record to the new record.
 
-    Call :meth:`of`, :meth:`current`, :meth:`begin`, then the function of the stage, then :meth:`finish`; after an error
-    :meth:`withdraw`.
+    Call :meth:`of`, :meth:`current`, after some time :meth:`made_since`, :meth:`begin`, then the function of the stage,
+    then :meth:`finish`; after an error :meth:`withdraw`.
     """
 
     stage: Stage
@@ -47,10 +47,8 @@ class Attempt:
     source: RawSource | None
     found: Record | None
     """The record that existed before; None if there was none."""
-    stamps: dict[str, str | None] = field(default_factory=dict)
-    """Stamp of each file that the stage reads by URI, as of :meth:`begin`; empty before."""
-    uploads: dict[str, str] = field(default_factory=dict)
-    """Time of the upload of each of these files in S3, as of :meth:`begin`."""
+    seen: dict[str, Seen] = field(default_factory=dict)
+    """Each output of another stage that the stage reads, by URI, as of :meth:`begin`; empty before."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -72,7 +70,7 @@ class Attempt:
                 raw = find_raw_shard(key, settings.storage, known)
                 version = raw_content_version(raw, settings.storage, known)
                 source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
-                inputs[name] = version
+                inputs |= {name: version, **stage.source_inputs(raw.uri, settings)}
             else:
                 upstream = read_record(paths.record(name), paths.options)
                 if upstream is None:
@@ -98,23 +96,24 @@ class Attempt:
             self._renew(self.stage.name, self.found, renewed)
         return self._unchanged(renewed)
 
-    def begin(self) -> StageOutcome | None:
-        """Check that the inputs are those recorded; return the outcome if another run has done the work since.
+    def made_since(self) -> StageOutcome | None:
+        """Return the outcome of another run that has done the work since :meth:`current`; None if there is none."""
+        if (now := read_record(self.record_uri, self.shard.options)) == self.found:
+            return None
+        self.found = now
+        made = self._same_work(now)
+        return None if made is None else self._unchanged(made)
+
+    def begin(self) -> None:
+        """Check that the inputs are those recorded.
 
         Raises ShardError if the outputs of an input stage are not those that its record names.
         """
         shard, options = self.shard, self.shard.options
-        if (now := read_record(self.record_uri, options)) != self.found:
-            self.found = now
-            if (made := self._same_work(now)) is not None:
-                return self._unchanged(made)
-        self.uploads = self._read_uploads()
         for name, upstream in shard.read.items():
             present: Record | None = upstream
-            if any(
-                rows.stamp is None or read_stamp(rows.uri, options) != rows.stamp
-                for rows in upstream.rows_files.values()
-            ):
+            self.seen |= (seen := {rows.uri: look_at(rows.uri, options) for rows in upstream.rows_files.values()})
+            if any(rows.stamp is None or seen[rows.uri].stamp != rows.stamp for rows in upstream.rows_files.values()):
                 present = with_present_stamps(upstream, options)
             if present is None:
                 raise ShardError(
@@ -124,12 +123,8 @@ class Attempt:
                 )
             if present != upstream:
                 self._renew(name, upstream, present)
-            self.stamps |= {rows.uri: rows.stamp for rows in present.rows_files.values()}
-        if shard.raw is not None:
-            self.stamps[shard.raw.uri] = shard.raw.stamp
         for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
             clear_leftovers(uri, options)
-        return None
 
     def finish(self, work: Work) -> StageOutcome:
         """Write the record of ``work``, or adopt the record of a run that did the same work and replaced the outputs.
@@ -199,28 +194,22 @@ class Attempt:
         opened, and restored since, has its first ETag again; the time of its upload shows the change.
         """
         shard, raw = self.shard, self.shard.raw
-        if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage) != raw:
-            raise ShardError(
-                f"shard {shard.key}: {raw.uri} changed while it was read; materialize it again once it is complete"
-            )
-        for name, upstream in shard.read.items():
-            uris = [rows.uri for rows in upstream.rows_files.values()]
-            if any(read_stamp(uri, shard.options) != self.stamps[uri] for uri in uris):
-                raise ShardError(f"shard {shard.key}: {name} changed while it was read; materialize it again")
-        for uri, time_of_upload in self._read_uploads().items():
-            if time_of_upload != self.uploads[uri]:
-                raise ShardError(f"shard {shard.key}: {uri} was replaced while it was read; materialize it again")
+        for uri, seen in self.seen.items():
+            self._check_same(uri, seen, look_at(uri, shard.options), "again")
+        if raw is not None:
+            now = raw_shard_at(raw.uri, shard.key, shard.settings.storage)
+            before = Seen(raw.stamp, raw.uploaded)
+            self._check_same(raw.uri, before, Seen(now.stamp, now.uploaded), "again once it is complete")
         if self.stage.files(shard.settings) != shard.files:
             raise ShardError(
                 f"shard {shard.key}: a file of {', '.join(shard.files)} changed while it was in use; "
                 "materialize it again"
             )
 
-    def _read_uploads(self) -> dict[str, str]:
-        shard = self.shard
-        uris = [rows.uri for upstream in shard.read.values() for rows in upstream.rows_files.values()]
-        uris += [shard.raw.uri] if shard.raw is not None else []
-        return {uri: upload_time(uri, shard.options) for uri in uris}
+    def _check_same(self, uri: str, before: Seen, now: Seen, when: str) -> None:
+        if now != before:
+            happened = "changed" if now.stamp != before.stamp else "was replaced"
+            raise ShardError(f"shard {self.shard.key}: {uri} {happened} while it was read; materialize it {when}")
 
 
 def _content_hash(outputs: Mapping[str, OutputFile]) -> str:

@@ -12,7 +12,7 @@ UNREFERENCED: Final = "unreferenced_members"
 UNREFERENCED_BYTES: Final = "unreferenced_bytes"
 UNREFERENCED_IMAGES: Final = "unreferenced_images"
 IMAGE_MEMBERS: Final = "image_members"
-"""Number of images that a shard has, named by a document or not; for the stages that score."""
+"""Number of images that a shard has, named by a document or not; for the stages after ``normalized``."""
 REPEATED_KEYS: Final = "repeated_keys"
 REPEATED_SAMPLES: Final = "repeated_samples"
 UNEXPLAINED: Final = "rows_without_score_or_reason"
@@ -45,9 +45,9 @@ def unreferenced_share(counted: Mapping[str, int]) -> float:
     return unreferenced / (unreferenced + counted[CONTENT_BYTES]) if unreferenced else 0.0
 
 
-def image_members(normalized: Facts) -> int:
-    """Return the number of images of the raw shard, by the record of ``normalized``.
+def image_members(rows: Facts) -> int:
+    """Return the number of images of the raw shard, by the record of ``normalized`` or ``rewritten``.
 
     Images count whether a document names them or not, and whether they were dropped or not.
     """
-    return normalized.counts_in.images + normalized.counted.get(UNREFERENCED_IMAGES, 0)
+    return rows.counted.get(IMAGE_MEMBERS, rows.counts_in.images + rows.counted.get(UNREFERENCED_IMAGES, 0))

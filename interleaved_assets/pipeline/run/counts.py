@@ -15,7 +15,7 @@ from interleaved_assets.io.rows.policy import apply_error_policy
 from interleaved_assets.io.rows.referenced import image_bytes
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
-from interleaved_assets.model.errors import error_code
+from interleaved_assets.model.errors import NOT_IN_SOURCE, error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
 from interleaved_assets.pipeline.run.counted import REPEATED_KEYS, REPEATED_SAMPLES, UNEXPLAINED
 from interleaved_assets.pipeline.run.publishable import check_losses
@@ -27,8 +27,12 @@ Choose = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
 
 
 def count_errors(errors: pa.ChunkedArray) -> Counter[str]:
-    """Count each error code in a column of errors, in the order of their first rows; nulls do not count."""
-    return Counter(map(error_code, errors.drop_null().to_pylist()))
+    """Count each error code in a column of errors, in the order of their first rows.
+
+    Nulls and the codes in :data:`.NOT_IN_SOURCE` do not count.
+    """
+    counts = Counter(map(error_code, errors.drop_null().to_pylist()))
+    return Counter({code: count for code, count in counts.items() if code not in NOT_IN_SOURCE})
 
 
 class RowCounter:

@@ -1,4 +1,4 @@
-"""The failure of a shard at a stage, as a file below the output root: its reason, its time and its raw tar.
+"""The failure of a shard at a stage, as a file below the output root: its reason, its time and its raw shard.
 
 A shard that failed has no record. Without this file, only the log of the run would give the reason. The file stays
 until the stage succeeds.

@@ -24,8 +24,9 @@ def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
             raise outcome
         return outcome
     attempt = Attempt.of(stage, key, settings, stage.code_version(settings), stage.files(settings))
-    if (done := attempt.current() or attempt.begin()) is not None:
+    if (done := attempt.current()) is not None:
         return done
+    attempt.begin()
     try:
         return attempt.finish(stage.run(attempt.shard))
     except Exception:
@@ -62,7 +63,9 @@ def take_together(
     def begin() -> Iterator[ShardTask]:
         for key, attempt in attempts.items():
             try:
-                outcome: StageOutcome | InterleavedError | None = attempt.begin()
+                outcome: StageOutcome | InterleavedError | None = attempt.made_since()
+                if outcome is None:
+                    attempt.begin()
             except InterleavedError as error:
                 outcome = error
             if outcome is None:

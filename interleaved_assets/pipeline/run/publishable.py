@@ -10,7 +10,13 @@ import pyarrow.compute as pc
 from interleaved_assets.io.rows.referenced import image_bytes
 from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
-from interleaved_assets.model.errors import NOT_COMPARED, ROW_ERROR_CODES, IncompleteShard, UnexpectedLayout
+from interleaved_assets.model.errors import (
+    NOT_COMPARED,
+    NOT_IN_SOURCE,
+    ROW_ERROR_CODES,
+    IncompleteShard,
+    UnexpectedLayout,
+)
 from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.pipeline.run.counted import (
     CONTENT_BYTES,
@@ -23,7 +29,7 @@ from interleaved_assets.pipeline.run.counted import (
 from interleaved_assets.pipeline.run.stage import ShardTask
 from interleaved_assets.settings import ReadingSettings, Settings
 
-_ERRORS: Final = sorted(ROW_ERROR_CODES.keys() - set(NOT_COMPARED))
+_ERRORS: Final = sorted(ROW_ERROR_CODES.keys() - {*NOT_COMPARED, *NOT_IN_SOURCE})
 _NAMED: Final = 8
 
 

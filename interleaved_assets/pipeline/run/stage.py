@@ -152,6 +152,8 @@ class Stage:
         together: does the work for many shards with one call; None if ``run`` is given.
         files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). The
             files are inputs: they are read when the stage executes, and the code version does not depend on them.
+        source_inputs: returns, for the URI of a raw shard, the versions of what reads it, by name. They are inputs of
+            that shard alone: another version of a format makes only the shards of that format stale.
         packages: returns the names of the distributions that compute values of the output. Their versions are recorded,
             and the code version does not depend on them, since not every machine has them.
         checks: judge each shard after the stage.
@@ -168,6 +170,7 @@ class Stage:
     run: RunOne | None = None
     together: RunTogether | None = None
     files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
+    source_inputs: Callable[[str, Settings], Mapping[str, str]] = lambda *_: {}
     packages: Callable[[Settings], Collection[str]] = lambda _: ()
     checks: tuple[ShardCheck, ...] = ()
     columns: Callable[[Settings], Sequence[Column]] = lambda _: ()

@@ -45,6 +45,7 @@ def on_threads(
     idle = [Workers(1, name) for _ in range(min(threads, len(items)))]
     running: dict[Future[Result], tuple[Item, Workers, float]] = {}
     all_workers = list(idle)
+    results: deque[tuple[Item, Result | Exception]] = deque()
     is_closed = False
     try:
         while waiting or running:
@@ -52,6 +53,10 @@ def on_threads(
                 worker, item = idle.pop(), waiting.popleft()
                 worker.deadline = time.monotonic() + limit_s
                 running[worker.submit(work, item)] = item, worker, worker.deadline
+            if results:
+                # yielded after their workers have begun the next items: the caller logs a result while these go on
+                yield results.popleft()
+                continue
             done, _ = wait(running, timeout=TICK_S, return_when=FIRST_COMPLETED)
             for future in done:
                 item, worker, _ = running.pop(future)
@@ -59,16 +64,17 @@ def on_threads(
                 error = future.exception()
                 if error is not None and not isinstance(error, Exception):
                     raise error
-                yield item, future.result() if error is None else error
+                results.append((item, future.result() if error is None else error))
             for future, (item, worker, deadline) in list(running.items()):
                 if time.monotonic() > deadline and not future.done():
                     del running[future]
                     worker.stop()
                     idle.append(Workers(1, name))
                     all_workers.append(idle[-1])
-                    yield item, too_slow(item, name, limit_s)
+                    results.append((item, too_slow(item, name, limit_s)))
             if not done:
                 yield None
+        yield from results
     except GeneratorExit:
         is_closed = True  # the garbage collector may be closing it, and waiting could deadlock there
         raise

@@ -8,7 +8,7 @@ from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED
 from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, work_together
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
-from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, NORMALIZED
+from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, rows_stage
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.scores.clip import CLIP
@@ -23,7 +23,7 @@ def declare(settings: Settings) -> Stage | None:
         return None
     return Stage(
         NAME,
-        (NORMALIZED, IMAGE_SCORES) if settings.clip.prescreen.is_on else (NORMALIZED,),
+        (rows_stage(settings), *((IMAGE_SCORES,) if settings.clip.prescreen.is_on else ())),
         version=2,
         settings=_settings,
         together=work_together(WORK),
@@ -31,7 +31,7 @@ def declare(settings: Settings) -> Stage | None:
         packages=lambda _: CLIP.packages,
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
         columns=lambda settings: clip_columns(settings.clip),
-        made_from=lambda column, _: columns_of(NORMALIZED, *_scored_by_clip(column)),
+        made_from=lambda column, settings: columns_of(rows_stage(settings), *_scored_by_clip(column)),
         display=Display(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
             "its embedding. Runs on the GPU.",

@@ -7,15 +7,26 @@ from typing import Final
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages import (
     clip_scores,
+    document_scores,
     filtered,
     final_tars,
     image_export,
     image_scores,
     normalized,
+    rewritten,
 )
 from interleaved_assets.settings import Settings
 
-_DECLARATIONS: Final = (normalized, image_scores, clip_scores, filtered, final_tars, image_export)
+_DECLARATIONS: Final = (
+    normalized,
+    rewritten,
+    image_scores,
+    document_scores,
+    clip_scores,
+    filtered,
+    final_tars,
+    image_export,
+)
 """The modules that declare the stages, each after those whose outputs its stage reads."""
 EVERY_STAGE: Final = tuple(declaration.NAME for declaration in _DECLARATIONS)
 """The names of all stages, in order; under some settings a data set has fewer."""
@@ -26,7 +37,7 @@ StageDag = Mapping[str, Stage]
 
 
 def stage_dag(settings: Settings) -> StageDag:
-    """Return the stages under ``settings``: ``clip_scores`` and ``image_export`` only if they are enabled."""
+    """Return the stages under ``settings``: ``rewritten``, ``clip_scores`` and ``image_export`` only if they are on."""
     declared = (declaration.declare(settings) for declaration in _DECLARATIONS)
     return {stage.name: stage for stage in declared if stage is not None}
 

@@ -8,11 +8,17 @@ from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
 from interleaved_assets.pipeline.run.stage import Display, SourceColumn, Stage, columns_of, work
-from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES, NORMALIZED, score_stages
+from interleaved_assets.pipeline.stages.names import (
+    CLIP_SCORES,
+    DOCUMENT_SCORES,
+    IMAGE_SCORES,
+    rows_stage,
+    score_stages,
+)
 from interleaved_assets.pipeline.stages.names import FILTERED as NAME
 from interleaved_assets.scoring.protocol.registry import score_columns
-from interleaved_assets.selection.filters import ImageFilter, find_filter
-from interleaved_assets.selection.settings import selection_version
+from interleaved_assets.selection.filters import ImageFilter, TextFilter
+from interleaved_assets.selection.settings import OwnBounds, selection_version
 from interleaved_assets.settings import Settings
 
 WORK: Final = "interleaved_assets.pipeline.tasks.filtered:select_rows"
@@ -22,13 +28,13 @@ def declare(settings: Settings) -> Stage:
     """Return the stage."""
     return Stage(
         NAME,
-        (NORMALIZED, *score_stages(settings)),
-        version=3,
+        (rows_stage(settings), *score_stages(settings), DOCUMENT_SCORES),
+        version=4,
         settings=_settings,
         run=work(WORK),
         checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
         columns=lambda _: INTERLEAVED_COLUMNS,
-        made_from=lambda column, _: columns_of(NORMALIZED, column),
+        made_from=lambda column, settings: columns_of(rows_stage(settings), column),
         decided_by=_decided_by,
         display=Display(
             "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
@@ -50,12 +56,22 @@ def _decided_by(settings: Settings) -> tuple[SourceColumn, ...]:
     found: list[SourceColumn] = []
     measured = [column.name for column in score_columns(settings.scoring)]
     for name in settings.selection.active_filters():
-        judge = find_filter(name)
+        judge = settings.selection.find(name)
+        if isinstance(judge, TextFilter):
+            found += _read_of_texts(judge, settings, settings.selection.own.get(name))
+            continue
         if not isinstance(judge, ImageFilter):
-            found += columns_of(NORMALIZED, "modality", "text_content")
+            found += (*columns_of(rows_stage(settings), "modality"), *columns_of(DOCUMENT_SCORES, "words"))
             continue
         for column in judge.columns:
             source = IMAGE_SCORES if column in measured else CLIP_SCORES
             # a filter is not applied if its scores come from a stage that is turned off
             found += columns_of(source, column) if source in score_stages(settings) else ()
     return tuple(dict.fromkeys(found))
+
+
+def _read_of_texts(judge: TextFilter, settings: Settings, own: OwnBounds | None) -> tuple[SourceColumn, ...]:
+    """Return the column of the document scores, or the field of the documents, that the filter compares."""
+    if own is not None and own.field is not None:
+        return columns_of(rows_stage(settings), own.field)
+    return columns_of(DOCUMENT_SCORES, judge.column)

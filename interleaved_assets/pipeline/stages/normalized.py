@@ -2,13 +2,14 @@
 
 from typing import Final
 
+from interleaved_assets.io.formats.registry import TAR, format_named
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
-from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, work
+from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, version_with_settings, work
 from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
 from interleaved_assets.settings import ReadingSettings, Settings
 
@@ -25,6 +26,7 @@ def declare(_: Settings) -> Stage:
         version=3,
         settings=_settings,
         run=work(WORK),
+        source_inputs=_format_version,
         checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
@@ -44,14 +46,27 @@ def _settings(settings: Settings) -> dict[str, object]:
     that exceeds one of them fails.
     """
     # the default layout is left out, so that records from before the setting existed stay valid
-    by_default = {"layout"} if settings.reading.layout == "interleaved" else None
+    by_default = {"layout"} if settings.reading.layout == "interleaved" else set[str]()
     by_reference = {"image_bytes": "referenced"} if settings.storage.image_bytes == "referenced" else {}
     return {
         **by_reference,
-        "reading": settings.reading.model_dump(mode="json", exclude=by_default),
+        "reading": settings.reading.model_dump(mode="json", exclude=by_default | set(settings.reading.sections())),
         "on_materialize_error": settings.errors.on_materialize_error,
         "limits": settings.limits.model_dump(mode="json", exclude={"max_unpacked_bytes"}),
     }
+
+
+def _format_version(uri: str, settings: Settings) -> dict[str, str]:
+    """Return the version of the format of the raw shard, with its settings.
+
+    That of tars is in the version of the stage.
+    """
+    form = format_named(uri) or TAR
+    if form.name == TAR.name:
+        return {}
+    section = settings.reading.sections().get(form.section or "")
+    own = {} if section is None else section.model_dump(mode="json", exclude_defaults=True)
+    return {f"reading.{form.name}": version_with_settings(form.version, own)}
 
 
 def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:

@@ -12,14 +12,22 @@ from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import read_valid_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
-from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FILTERED, FINAL_TARS, IMAGE_SCORES, NORMALIZED
+from interleaved_assets.pipeline.stages.names import (
+    CLIP_SCORES,
+    DOCUMENT_SCORES,
+    FILTERED,
+    FINAL_TARS,
+    IMAGE_SCORES,
+    NORMALIZED,
+    REWRITTEN,
+)
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
-LEDGER_STAGES: Final = (NORMALIZED, FILTERED, FINAL_TARS)
+LEDGER_STAGES: Final = (NORMALIZED, REWRITTEN, FILTERED, FINAL_TARS)
 """The stages that write rows and a ledger, each from the rows of the one before. Images that image_export drops are in
 the final tars all the same."""
 
@@ -39,6 +47,15 @@ def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
     return scores
 
 
+def read_document_scores(paths: ShardPaths) -> pa.Table:
+    """Return the stored scores of a shard's documents (position -1) and of their texts."""
+    scores = find_table(paths.output(DOCUMENT_SCORES), paths, DOCUMENT_SCORES)
+    if scores is None:
+        missing = paths.output(DOCUMENT_SCORES)
+        raise ShardError(f"shard {paths.key}: {missing} is missing: materialize {DOCUMENT_SCORES} again")
+    return scores
+
+
 def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -> pa.Table | None:
     """Return the scores that one stage has stored for a shard's images; None if the table is missing.
 
@@ -51,6 +68,11 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
 def find_sample_scores(paths: ShardPaths) -> pa.Table | None:
     """Return the values that the sample filters compared, one row per sample; None if the table is missing."""
     return find_table(paths.sample_scores(), paths, FILTERED)
+
+
+def find_changes(paths: ShardPaths) -> pa.Table | None:
+    """Return the ledger of the texts that were changed or dropped by functions; None if it is missing."""
+    return find_table(paths.changes(), paths, REWRITTEN)
 
 
 def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:

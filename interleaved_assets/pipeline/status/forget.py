@@ -1,4 +1,4 @@
-"""Removal of shards whose raw tar is gone: it finds and removes every file that the stages have stored for them.
+"""Removal of shards whose raw shard is gone: it finds and removes every file that the stages have stored for them.
 
 The record of ``normalized`` is removed last. A removal that was cut off therefore leaves a shard that has a record, is
 still reported as vanished, and can be forgotten again. Its final tars are the first outputs to be removed.
@@ -23,7 +23,7 @@ from interleaved_assets.settings.shard_paths import ShardPaths
 
 
 def vanished_shards(storage: StorageSettings) -> list[str]:
-    """Return the sorted keys of the shards that have a record or a failure but no raw tar.
+    """Return the sorted keys of the shards that have a record or a failure but no raw shard.
 
     Shards in folders that cannot be listed are left out. Raises OptionError if the raw root holds no shard at all, for
     example because its disk is not mounted.
@@ -40,7 +40,7 @@ def vanished_shards(storage: StorageSettings) -> list[str]:
 def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str, dict[str, int]]:
     """Return, by shard, URI and size in bytes of every file stored for it, in the order in which to remove them.
 
-    Raises OptionError if a key cannot be that of a shard, or its raw tar still exists or may exist.
+    Raises OptionError if a key cannot be that of a shard, or its raw shard still exists or may exist.
     """
     for key in keys:
         if not is_key(key):
@@ -49,11 +49,11 @@ def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str
     raws = {raw.key: raw.uri for raw, _ in listing.files}
     for key in keys:
         if key not in raws and listing.may_hide(key):
-            raise OptionError(f"shard {key} is not forgotten: its raw tar may still be there. {listing.problem}")
+            raise OptionError(f"shard {key} is not forgotten: its raw shard may still be there. {listing.problem}")
         if key in raws:
             raise OptionError(
-                f"shard {key} is not forgotten: its raw tar {raws[key]} is still there, and would be taken through all "
-                "stages again. Move or delete it first."
+                f"shard {key} is not forgotten: its raw shard {raws[key]} is still there, and would be taken through "
+                "all stages again. Move or delete it first."
             )
     found = parallel_map(lambda key: _stored_files(storage.shard(key)), keys, threads=READERS)
     return dict(zip(keys, found, strict=True))

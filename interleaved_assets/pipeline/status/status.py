@@ -116,6 +116,8 @@ class CurrentStages:
     """By stage, the version of each file that the settings name; empty if one of them cannot be read."""
     packages: Mapping[str, Mapping[str, str]]
     """By stage, the versions of the packages that compute values of its output, as far as they are installed here."""
+    present: Settings
+    """The settings that the others were taken from."""
 
     @classmethod
     def of(cls, settings: Settings) -> "CurrentStages":
@@ -131,6 +133,7 @@ class CurrentStages:
             {name: json.loads(json.dumps(stage.settings(settings))) for name, stage in stages.items()},
             {name: _files(stage, settings) for name, stage in stages.items()},
             {name: installed_versions(stage.packages(settings)) for name, stage in stages.items()},
+            settings,
         )
 
     def status(
@@ -181,6 +184,10 @@ class CurrentStages:
             return Status(
                 State.STALE, f"{name} stale: made from {', '.join(sorted(unused))}, which it no longer reads", name
             )
+        if RAW_SHARDS in stage.inputs and record.source is not None:
+            for format_name, version_now in stage.source_inputs(record.source.uri, self.present).items():
+                if record.inputs.get(format_name) != version_now:
+                    return Status(State.STALE, f"{name} stale: {format_name} changed", name)
         for file, present in self.files[name].items():
             if record.inputs.get(file) != present:
                 return Status(State.STALE, f"{name} stale: the file of {file} changed", name)

@@ -1,8 +1,9 @@
 """The work of filtered: decide on the rows from stored scores; all others go to the ledger."""
 
+import logging
 from collections import Counter
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,9 @@ from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
 from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
+from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.run.counted import UNREFERENCED, UNREFERENCED_IMAGES
@@ -22,17 +25,19 @@ from interleaved_assets.pipeline.run.publishable import check_losses
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import FILTERED as NAME
-from interleaved_assets.pipeline.stages.names import NORMALIZED, RATIO
-from interleaved_assets.pipeline.stages.outputs import read_scores
-from interleaved_assets.selection.batch import selection_rows
+from interleaved_assets.pipeline.stages.names import NORMALIZED, RATIO, rows_input, rows_stage
+from interleaved_assets.pipeline.stages.outputs import read_document_scores, read_scores
+from interleaved_assets.selection.batch import with_words
+from interleaved_assets.selection.filters import SampleFilter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.other_bounds import judged_samples
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.texts import with_fields
 from interleaved_assets.settings import PublishSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
-_DECIDING_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
+logger = logging.getLogger(__name__)
 
 
 def select_rows(shard: ShardTask) -> Work:
@@ -41,15 +46,16 @@ def select_rows(shard: ShardTask) -> Work:
     Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
     """
     settings = shard.settings
-    rows_uri = shard.paths.output(NORMALIZED)
-    rows, scores = deciding_tables(shard.paths, shard.read, settings.run.max_batch_bytes)
-    selection = select(rows, scores, settings.selection, stage=NAME, shard=shard.key)
+    source = rows_stage(settings)
+    fields = settings.selection.fields()
+    rows, scores, documents = deciding_tables(shard.paths, shard.read, fields, settings.run.max_batch_bytes)
+    selection = select(rows, scores, settings.selection, documents=documents, stage=NAME, shard=shard.key)
     name = f"shard {shard.key}, {NAME}"
     check_balance(name, rows.num_rows, selection.keep.true_count, selection.ledger)
     check_losses(shard, NAME, pc.count_distinct(rows["sample_id"]).as_py(), selection.ledger)
-    ratios = judged_samples(rows, scores, settings.selection, RATIO)
-    schema = parquet_shard_schema(rows_uri, storage_options=shard.options)
-    members = shard.read[NORMALIZED].counted
+    ratios = _sample_scores(rows, scores, settings.selection, documents)
+    schema = parquet_shard_schema(shard.paths.output(source), storage_options=shard.options)
+    members = shard.read[source].counted
     only_images = UNREFERENCED in members and members[UNREFERENCED] == members[UNREFERENCED_IMAGES]
     if only_images and not settings.publish.unreferenced_images:
         # with the column in the table, final tars would have to declare it
@@ -69,7 +75,7 @@ def select_rows(shard: ShardTask) -> Work:
         parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
-        facts, ledger = write_kept(prefetch(shard.rows_of(NORMALIZED, with_bytes=False)), choose, rows_file.write, name)
+        facts, ledger = write_kept(prefetch(shard.rows_of(source, with_bytes=False)), choose, rows_file.write, name)
         ledger_file.write(ledger)
         samples_file.write(ratios)
     # a missing score counts as an error, whether the policy keeps or drops the image
@@ -107,24 +113,50 @@ def kept_rows(
     return (reindex_positions(kept) if selection.reindex_positions else kept), left_out
 
 
-def deciding_rows(uri: str, options: StorageOptions, max_batch_bytes: int | None = None) -> pa.Table:
-    """Return ``sample_id``, ``position``, ``modality`` and ``words`` (number of words of a text) of a shard.
+class DecidingTables(NamedTuple):
+    """Rows and scores as :func:`~interleaved_assets.selection.judge.select` takes them."""
 
-    The shard is the output of ``normalized`` at ``uri``.
+    rows: pa.Table
+    scores: pa.Table
+    documents: pa.Table
+
+
+def deciding_tables(
+    paths: ShardPaths, inputs: Collection[str], fields: Sequence[str], max_batch_bytes: int
+) -> DecidingTables:
+    """Return what selection decides on for one shard; no text and no image is read.
+
+    ``inputs`` are the stages that ``filtered`` reads, and ``fields`` those of the documents that filters compare.
     """
-    tables = read_parquet_shard(
-        uri, columns=_DECIDING_COLUMNS, max_batch_bytes=max_batch_bytes, storage_options=options
-    )
-    if parts := [selection_rows(table) for table in tables]:
-        return pa.concat_tables(parts)
+    documents = read_document_scores(paths)
+    rows = _rows(paths.output(rows_input(inputs) or NORMALIZED), paths.options, fields, max_batch_bytes)
+    documents = with_fields(documents, rows, fields)
+    return DecidingTables(with_words(rows.select(ROW_KEY), documents), read_scores(paths, inputs), documents)
+
+
+def _rows(uri: str, options: StorageOptions, fields: Collection[str], max_batch_bytes: int) -> pa.Table:
+    """Return ``sample_id``, ``position``, ``modality`` and the columns of ``fields`` of the rows at ``uri``."""
     schema = parquet_shard_schema(uri, storage_options=options)
-    return selection_rows(pa.schema([schema.field(name) for name in _DECIDING_COLUMNS]).empty_table())
+    for path in fields:
+        if absent := absent_field(schema, path):
+            logger.warning("%s: %s (selection.own)", uri, absent)
+    roots = (root_of(schema.names, path) for path in fields)
+    columns = tuple(dict.fromkeys((*ROW_KEY, *(root for root in roots if root is not None))))
+    tables = read_parquet_shard(uri, columns=columns, max_batch_bytes=max_batch_bytes, storage_options=options)
+    found = [table.select(columns) for table in tables]
+    return pa.concat_tables([pa.schema([schema.field(name) for name in columns]).empty_table(), *found])
 
 
-def deciding_tables(paths: ShardPaths, inputs: Collection[str], max_batch_bytes: int) -> tuple[pa.Table, pa.Table]:
-    """Return rows and scores of one shard, as :func:`~interleaved_assets.selection.judge.select` takes them.
+def _sample_scores(rows: pa.Table, scores: pa.Table, selection: SelectionSettings, documents: pa.Table) -> pa.Table:
+    """Return the values that filters of samples compare: of ``ratio``, and of those that have a bound.
 
-    ``inputs`` are the stages that ``filtered`` reads.
+    Numbers in fields of the documents that filters compare are among them, since no table of scores has them.
     """
-    rows = deciding_rows(paths.output(NORMALIZED), paths.options, max_batch_bytes)
-    return rows, read_scores(paths, inputs)
+    found = judged_samples(rows, scores, selection, RATIO, documents=documents)
+    for name in selection.active_filters():
+        of_field = name in selection.own and selection.own[name].field is not None and selection.own[name].has_numbers
+        if name == RATIO or not (of_field or isinstance(selection.find(name), SampleFilter)):
+            continue
+        judged = judged_samples(rows, scores, selection, name, documents=documents)
+        found = found.join(judged, "sample_id", join_type="full outer").sort_by("sample_id")
+    return found

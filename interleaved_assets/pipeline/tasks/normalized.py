@@ -1,12 +1,16 @@
-"""The work of normalized: read a raw tar, apply the error policy, write the rows with the image bytes."""
+"""The work of normalized: read a raw shard, apply the error policy, write the rows with the image bytes."""
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 
-from interleaved_assets.io.formats.tar import TAR
+import pyarrow as pa
+
+from interleaved_assets.io.formats.registry import TAR, format_named
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.tar.writer import check_modalities
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.run.counted import UNREFERENCED_IMAGES
 from interleaved_assets.pipeline.run.counts import column_facts, write_by_error_policy
@@ -18,17 +22,20 @@ from interleaved_assets.settings import Settings
 
 
 def normalize(shard: ShardTask) -> Work:
-    """Read the raw tar, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
+    """Read the raw shard, write ``normalized/<key>.parquet`` and the ledger of the rows that the policy dropped.
 
-    Raises IncompleteShard if the tar is cut or too many samples lose rows, and UnexpectedLayout if too few samples have
-    content or too many bytes are unreferenced.
+    Raises IncompleteShard if the raw shard is cut or too many samples lose rows, and UnexpectedLayout if too few
+    samples have content or too many bytes are unreferenced. Raises UnsupportedModality for rows that no tar can hold.
     """
     assert shard.raw is not None
     notes = Counter[str]()
     options = read_options(shard.raw.uri, shard.settings, notes)
-    by_reference = shard.settings.storage.image_bytes == "referenced"
-    batches = TAR.read(shard.raw.uri, options._replace(by_reference=by_reference))
+    form = format_named(shard.raw.uri) or TAR
+    by_reference = form.name == TAR.name and shard.settings.storage.image_bytes == "referenced"
+    batches = form.read(shard.raw.uri, options._replace(by_reference=by_reference))
     content = ContentCounter()
+    if form.name != TAR.name:
+        batches = _tar_can_hold(batches, shard.raw.uri)
     first = next(batches)
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
@@ -47,6 +54,13 @@ def normalize(shard: ShardTask) -> Work:
     )
 
 
+def _tar_can_hold(batches: Iterator[pa.Table], uri: str) -> Iterator[pa.Table]:
+    """Yield ``batches``; raise UnsupportedModality here, and not stages later, for rows that no tar can hold."""
+    for table in batches:
+        check_modalities(table, uri)
+        yield table
+
+
 def read_options(uri: str, settings: Settings, notes: Counter[str] | None = None) -> ReadOptions:
     """Return how the settings say that a shard file is read, with its bytes; ``notes`` as for ``read_shard``."""
     return ReadOptions(
@@ -59,4 +73,5 @@ def read_options(uri: str, settings: Settings, notes: Counter[str] | None = None
         limits=settings.limits.for_tars(),
         accept_incomplete=settings.publish.accept_incomplete,
         notes=notes,
+        sections=settings.reading.sections(),
     )

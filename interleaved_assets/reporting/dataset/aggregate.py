@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED, SELECTED_FROM
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED, REWRITTEN, SELECTED_FROM
 from interleaved_assets.pipeline.status.status import URGENT, State, StatusLine, status_lines
 from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.figures.facts import ShardFacts, Tally, tallies
@@ -78,7 +78,7 @@ class ShardLine(ShardFacts):
 
         None for an empty shard, and if selection has not run.
         """
-        if self.counted_to == NORMALIZED:
+        if self.counted_to in (NORMALIZED, REWRITTEN):
             return None
         if self.counts_in.images:
             return self.counts_out.images / self.counts_in.images
@@ -124,7 +124,7 @@ class DatasetAggregate:
         main = min(by_reason, key=lambda reason: (-by_reason[reason], reason.name), default=None)
         self.shards.append(
             ShardLine(
-                **{**vars(facts), "scores": None, "ledger": None, "sample_scores": None},
+                **{**vars(facts), "scores": None, "ledger": None, "sample_scores": None, "documents": None},
                 unaccounted=facts.rows_unaccounted,
                 main_reason=main.name if main else "",
             )
@@ -151,7 +151,7 @@ class DatasetAggregate:
         )
 
     def published_without_raw(self) -> list[str]:
-        """Return the sorted keys of the shards with a final tar whose raw tar is gone."""
+        """Return the sorted keys of the shards with a final tar whose raw shard is gone."""
         return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.VANISHED)
 
     def published_before_failing(self) -> list[str]:

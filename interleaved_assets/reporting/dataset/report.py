@@ -141,7 +141,7 @@ def _rows_by_name(data: DatasetAggregate) -> Counter[str]:
 
 
 def publishing_problems(data: DatasetAggregate) -> list[str]:
-    """Return warnings about final tars whose raw tar is gone or failed later, and about content published twice."""
+    """Return warnings about final tars whose raw shard is gone or failed later, and about content published twice."""
     found = []
     if gone := data.published_without_raw():
         found.append(

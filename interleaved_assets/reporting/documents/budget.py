@@ -58,6 +58,7 @@ def _total(documents: Sequence[Document], item_size: ItemSize) -> float:
 def _size(document: Document, item_size: ItemSize) -> float:
     """Return an upper estimate of the bytes of HTML of a document."""
     own = 5 * len(document.sample_id) + escaped_bytes(document.fields_text) + len(document.scores) * _SCORE_BYTES
+    own += escaped_bytes(document.measured_text)
     own += _DROP_BYTES if document.drop else 0
     return _DOCUMENT_BYTES + own + sum(map(item_size, document.items))
 
@@ -67,7 +68,7 @@ def _item_size(item: Item) -> float:
     text = item.text or ""
     size += escaped_bytes(text) + _BLOCK_BYTES * text.count("\n")
     size += len(item.picture or b"") * 4 / 3
-    size += sum(escaped_bytes(said[:300]) for said in (item.name, item.error or "", item.nearest or ""))
+    size += sum(escaped_bytes(said[:300]) for said in (item.name, item.error or "", item.nearest or "", *item.changes))
     return size + (_DROP_BYTES + escaped_bytes(item.drop.detail[:300]) if item.drop else 0)
 
 

@@ -7,8 +7,8 @@ import json
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_k
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.wording import text
+from interleaved_assets.rewriting.changes import CHANGED, change_text
 from interleaved_assets.selection.values import Values
 
 LONGEST_FIELDS: Final = 3000
@@ -41,15 +42,18 @@ class Drop(NamedTuple):
 
 
 class Score(NamedTuple):
-    """One score of an image or a document."""
+    """One score of an image, a text or a document."""
 
     name: str
     """Name of the filter that judges it."""
     label: str
     value: float
+    """NaN for a string."""
     passes: bool | None
     """True if the bounds in force keep it; None without bounds."""
     rule: str
+    string: str | None = None
+    """The value if it is a string, such as a language."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Item:
         cut: number of characters of the whole text if ``text`` is only its beginning, else 0.
         drop: why it was dropped; None for a kept row.
         error: its stored error, if the ledger does not have it.
+        changes: what functions changed in its text, each in words.
     """
 
     position: int
@@ -78,6 +83,7 @@ class Item:
     nearest: str | None = None
     drop: Drop | None = None
     error: str | None = None
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,7 @@ class Document:
     Attributes:
         items: its rows except the metadata row.
         fields: the passthrough fields of its metadata row, as JSON values by name.
+        measured: its stored scores by column: numbers and strings.
         drop: why its metadata row was dropped; None if it was kept.
         left_out: number of rows that are not among ``items`` because the page would be too large.
     """
@@ -97,6 +104,12 @@ class Document:
     scores: tuple[Score, ...] = ()
     drop: Drop | None = None
     left_out: int = 0
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measured_text(self) -> str:
+        """The stored scores, one a line."""
+        return "\n".join(f"{name} = {value}" for name, value in self.measured.items())
 
     @property
     def fields_text(self) -> str:
@@ -133,7 +146,8 @@ class Document:
         """
         values: dict[str, list[float]] = defaultdict(list)
         for score in (*self.scores, *(score for item in self.items for score in item.scores)):
-            values[score.name].append(score.value)
+            if score.string is None:
+                values[score.name].append(score.value)
         largest = sys.float_info.max
         return {name: (max(min(of_name), -largest), min(max(of_name), largest)) for name, of_name in values.items()}
 
@@ -147,6 +161,9 @@ def build_documents(
     scores: pa.Table | None = None,
     ledger: pa.Table | None = None,
     sample_scores: pa.Table | None = None,
+    changes: pa.Table | None = None,
+    of_texts: Mapping[ImageKey, Sequence[Score]] | None = None,
+    measured: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Document]:
     """Return the documents ``sample_ids``, in that order; a document without ``rows`` has those of the ledger.
 
@@ -155,12 +172,17 @@ def build_documents(
         scores: one row per image, with ``sample_id``, ``position`` and a column per score.
         ledger: rows of ``LEDGER_SCHEMA``, with positions as in ``rows``.
         sample_scores: one row per sample, with ``sample_id`` and a column per filter.
+        of_texts: the scores of documents, whose position is -1, and of texts.
+        measured: the stored scores of each document, by column.
+        changes: rows of ``CHANGES_SCHEMA``; lines of dropped rows are not shown, since the ledger has them.
     """
     ledger, scores = (_of_samples(table, sample_ids) for table in (ledger, scores))
     drops = _drops_by_row(ledger, measures)
     scored = scores_by_image(scores, measures)
     sizes, nearest, errors = about_images(scores)
     of_samples = _scores_by_sample(sample_scores, measures)
+    changed = _changes_by_row(changes, sample_ids)
+    of_texts, measured = of_texts or {}, measured or {}
     content = _content_rows(rows)
     texts = {key: row["text_content"] for key, row in content if row["text_content"] is not None}
     items: dict[str, list[Item]] = defaultdict(list)
@@ -179,10 +201,11 @@ def build_documents(
                 name=place_of(row["source_ref"]) if is_image else "",
                 size=sizes.get(image, "") if is_image else "",
                 picture=pictures.get(image) if is_image else None,
-                scores=tuple(scored.get(image, ())) if is_image else (),
+                scores=tuple(scored.get(image, ()) if is_image else of_texts.get(image, ())),
                 nearest=texts.get(RowKey(key.sample_id, compared, "text")) if compared is not None else None,
                 drop=drop,
                 error=None if drop and drop.detail == error else error,
+                changes=tuple(changed.get(key, ())),
             )
         )
     for key, drop in drops.items():
@@ -195,8 +218,9 @@ def build_documents(
             sample_id,
             tuple(sorted(items[sample_id], key=lambda item: item.position)),
             fields.get(sample_id, {}),
-            tuple(of_samples.get(sample_id, ())),
+            (*of_texts.get(ImageKey(sample_id, METADATA_POSITION), ()), *of_samples.get(sample_id, ())),
             drops.get(RowKey(sample_id, METADATA_POSITION, "metadata")),
+            measured=measured.get(sample_id, {}),
         )
         for sample_id in sample_ids
     ]
@@ -204,11 +228,13 @@ def build_documents(
 
 def sortable_scores(documents: Iterable[Document]) -> dict[str, str]:
     """Return the labels of all scores that at least one document has, by the name of their filter."""
-    return {
-        score.name: score.label
-        for document in documents
-        for score in (*document.scores, *(score for item in document.items for score in item.scores))
-    }
+    found: dict[str, str] = {}
+    for document in documents:
+        found |= {score.name: score.label for score in document.scores if score.string is None}
+        for item in document.items:
+            of = "" if item.modality == "image" else f" of a {item.modality}"
+            found |= {score.name: f"{score.label}{of}" for score in item.scores if score.string is None}
+    return found
 
 
 def _content_rows(rows: pa.Table) -> list[tuple[RowKey, dict[str, Any]]]:
@@ -233,7 +259,7 @@ def _fields(rows: pa.Table) -> Iterable[tuple[str, dict[str, Any]]]:
         yield sample_id, {name: value for name, value in plain.items() if value is not None}
 
 
-def _of_samples(table: pa.Table | None, sample_ids: Sequence[str]) -> pa.Table:
+def _of_samples(table: pa.Table | None, sample_ids: Collection[str]) -> pa.Table:
     """Return the rows of these samples; without a table, an empty one."""
     if table is None:
         return empty_ledger()
@@ -246,6 +272,15 @@ def _drops_by_row(ledger: pa.Table, measures: Sequence[Measure]) -> dict[RowKey,
         key: Drop(row["stage"], row["reason"], row["measured"], _rule(row, open_maximum), row["detail"] or "")
         for key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
     }
+
+
+def _changes_by_row(changes: pa.Table | None, sample_ids: Collection[str]) -> dict[RowKey, list[str]]:
+    """Return what functions changed in the texts of these samples, in words and in the order of the functions."""
+    found: dict[RowKey, list[str]] = defaultdict(list)
+    for line in _of_samples(changes, sample_ids).to_pylist() if changes is not None else ():
+        if line["kind"] == CHANGED:
+            found[RowKey(line["sample_id"], line["position"], "text")].append(change_text(line))
+    return found
 
 
 def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:

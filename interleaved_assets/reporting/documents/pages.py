@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.formats.parquet import PARQUET
+from interleaved_assets.io.formats.registry import PARQUET
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.storage import files_below, join
 from interleaved_assets.io.tar.reader import ReadOptions
@@ -21,9 +21,11 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
 from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import read_record
-from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, REWRITTEN
+from interleaved_assets.pipeline.stages.outputs import find_changes
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import Document, build_documents
+from interleaved_assets.reporting.documents.text_scores import text_scores
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
 from interleaved_assets.reporting.figures.measures import measures_of
@@ -74,25 +76,28 @@ def shard_documents(
     facts = facts or shard_facts(key, settings)
     if facts.counted_to is None:
         raise ShardError(f"shard {key}: there are no normalized rows to show: materialize normalized")
-    keys = pa.concat_tables(_read(paths, REQUIRED_COLUMNS))
-    ledger = empty_ledger() if facts.ledger is None else _in_normalized_positions(facts.ledger, keys, paths)
+    stored = paths.output(facts.rows_stage)
+    keys = pa.concat_tables(_read(stored, paths, REQUIRED_COLUMNS))
+    ledger = empty_ledger() if facts.ledger is None else _in_positions_of_rows(facts.ledger, keys, paths)
     sample_ids = list(dict.fromkeys([*keys["sample_id"].to_pylist(), *ledger["sample_id"].to_pylist()]))
     reasons = drop_reasons(ledger)
     check_choice(choice, sample_ids, reasons, f"shard {key}")
     chosen = choose_documents(sample_ids, _reasons_by_sample(ledger), choice)
-    schema = parquet_shard_schema(paths.output(NORMALIZED), storage_options=paths.options)
+    schema = parquet_shard_schema(stored, storage_options=paths.options)
     columns = [name for name in schema.names if name not in ("binary_content", BINARY_SIZE)]
-    rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(paths, columns)))
+    rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(stored, paths, columns)))
     pictures = thumbnails_of(facts.scores, chosen.sample_ids)
     images = pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py()
     if with_previews and (images <= PREVIEWS or not pictures):
         try:
-            for part in _with_images(key, rows_of(chosen.sample_ids, _read(paths, _IMAGE_COLUMNS)), settings):
+            tables = rows_of(chosen.sample_ids, _read(stored, paths, _IMAGE_COLUMNS))
+            for part in _with_images(paths, tables, facts.rows_stage, settings.storage):
                 pictures |= previews_of(part)
         except (StorageError, ShardError) as error:
             if not pictures or isinstance(error, StorageUnavailable):
                 raise
             logger.warning("the pictures are the stored thumbnails: %s", error)
+    of_texts = text_scores(facts.documents, chosen.sample_ids, settings.selection)
     documents = build_documents(
         chosen.sample_ids,
         rows,
@@ -101,6 +106,9 @@ def shard_documents(
         scores=facts.scores,
         ledger=ledger,
         sample_scores=facts.sample_scores,
+        changes=find_changes(paths) if facts.rows_stage == REWRITTEN else None,
+        of_texts=of_texts.judged,
+        measured=of_texts.measured,
     )
     return DocumentPage(key, documents, chosen.how, facts, reasons)
 
@@ -132,18 +140,20 @@ def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
     return {key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None}
 
 
-def _read(paths: ShardPaths, columns: Collection[str]) -> Iterator[pa.Table]:
-    """Read the normalized rows as at least one table, which may be empty."""
+def _read(uri: str, paths: ShardPaths, columns: Collection[str]) -> Iterator[pa.Table]:
+    """Read the rows at ``uri`` as at least one table, which may be empty."""
     options = ReadOptions(max_batch_bytes=BATCH_BYTES, storage_options=paths.options, columns=columns)
-    return PARQUET.read(paths.output(NORMALIZED), options)
+    return PARQUET.read(uri, options)
 
 
-def _with_images(key: str, tables: Iterable[pa.Table], settings: Settings) -> Iterable[pa.Table]:
-    """Return normalized rows with the bytes of their images, which they may only name in the raw shard."""
-    record = read_record(settings.storage.shard(key).record(NORMALIZED), settings.storage.options)
+def _with_images(
+    paths: ShardPaths, tables: Iterable[pa.Table], stage: str, storage: StorageSettings
+) -> Iterable[pa.Table]:
+    """Return rows of ``stage`` with the bytes of their images, which they may only name in the raw shard."""
+    record = read_record(paths.record(stage), paths.options)
     if record is None or not record.names_images:
         return tables
-    return with_raw_images(tables, key, record.source, settings.storage, BATCH_BYTES)
+    return with_raw_images(tables, paths.key, record.source, storage, BATCH_BYTES)
 
 
 def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:
@@ -153,8 +163,8 @@ def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:
     return {sample_id: list(reasons) for sample_id, reasons in found.items()}
 
 
-def _in_normalized_positions(ledger: pa.Table, keys: pa.Table, paths: ShardPaths) -> pa.Table:
-    """Return ``ledger`` with the positions that its rows have in ``normalized``; selection may renumber them."""
+def _in_positions_of_rows(ledger: pa.Table, keys: pa.Table, paths: ShardPaths) -> pa.Table:
+    """Return ``ledger`` with the positions before selection, which may renumber them; ``keys`` are of rows then."""
     later = pc.equal(ledger["stage"], FINAL_TARS)
     if not pc.any(later, min_count=0).as_py():
         return ledger

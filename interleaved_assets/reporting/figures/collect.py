@@ -13,8 +13,21 @@ from interleaved_assets.pipeline.run.parallel import parallel_map
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.names import CLIP_SCORES, FINAL_TARS, IMAGE_SCORES
-from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, find_sample_scores, find_scores_of, read_ledgers
+from interleaved_assets.pipeline.stages.names import (
+    CLIP_SCORES,
+    DOCUMENT_SCORES,
+    FINAL_TARS,
+    IMAGE_SCORES,
+    NORMALIZED,
+    REWRITTEN,
+)
+from interleaved_assets.pipeline.stages.outputs import (
+    LEDGER_STAGES,
+    find_sample_scores,
+    find_scores_of,
+    find_table,
+    read_ledgers,
+)
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.status.status import COMPLETE, State, Status
 from interleaved_assets.reporting.figures.facts import ShardFacts
@@ -79,11 +92,13 @@ def _facts(
         counts_in=first.counts_in,
         counts_out=records[dropping[-1]].counts_out,
         counted_to=dropping[-1],
+        rows_stage=REWRITTEN if REWRITTEN in records else NORMALIZED,
         published=published,
         scores=reduce(join_scores, images) if images else None,
         # a ledger is not read if its record says that it is empty
         ledger=read_ledgers(paths, [name for name in dropping if records[name].dropped]),
         sample_scores=tables.get(_SAMPLE_TABLE),
+        documents=tables.get(DOCUMENT_SCORES),
         not_stored=tuple(name for name, table in tables.items() if table is None),
         errors=row_errors(records),
         status=status,
@@ -105,7 +120,7 @@ def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
 def _left_over(paths: ShardPaths) -> tuple[str, ...]:
     """Return the result of :func:`_published` for a final tar with another stamp than its record names.
 
-    A tree that was copied has such tars. No run compares the contents again if the raw tar is gone.
+    A tree that was copied has such tars. No run compares the contents again if the raw shard is gone.
     """
     final = read_record(paths.record(FINAL_TARS), paths.options)
     if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
@@ -132,6 +147,8 @@ def _tables_of_scores(
 ) -> dict[str, pa.Table | None]:
     """Return the tables of scores that ``records`` name, by folder; None for a table that was deleted."""
     tables = {name: find_scores_of(name, paths, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records}
+    if DOCUMENT_SCORES in records:
+        tables[DOCUMENT_SCORES] = find_table(paths.output(DOCUMENT_SCORES), paths, DOCUMENT_SCORES)
     if "filtered" in records and "samples" in records["filtered"].outputs:
         tables[_SAMPLE_TABLE] = find_sample_scores(paths)
     return tables

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.status.status import COMPLETE, Status
 from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.wording import text
@@ -44,7 +45,8 @@ class ShardFacts:
         counts_out: counts of the output of the stage ``counted_to``.
         counted_to: the last stage in the counts and the ledger. Later stages have not run, or must run again because
             their input rows are not the present output of this stage. None if nothing is counted.
-        published: content versions under which the shard is published: that of its raw tar, and that of its final tar
+        rows_stage: the stage whose rows were scored and selected: ``normalized`` or ``rewritten``.
+        published: content versions under which the shard is published: that of its raw shard, and that of its final tar
             if it has rows; empty if there is no final tar.
         scores: stored scores, one row per image: ``sample_id``, ``position`` and a column per score, CLIP's joined by
             :func:`~interleaved_assets.selection.positions.join_scores`; None if the shard has not been scored, or its
@@ -52,6 +54,7 @@ class ShardFacts:
         ledger: every dropped row (``LEDGER_SCHEMA``), stage by stage; None if no stage that drops has run.
         sample_scores: the values that filters on samples compared, one row per sample: ``sample_id`` and a column per
             filter; None if there are none, or they were deleted.
+        documents: stored scores of documents and texts, with the columns that filters compare; None if there are none.
         not_stored: the folders of tables of scores that were deleted.
         problem: the error, in one line, if the shard failed or cannot be read.
     """
@@ -60,17 +63,23 @@ class ShardFacts:
     counts_in: Counts = field(default_factory=Counts)
     counts_out: Counts = field(default_factory=Counts)
     counted_to: str | None = None
+    rows_stage: str = NORMALIZED
     published: tuple[str, ...] = ()
     scores: pa.Table | None = None
     ledger: pa.Table | None = None
     sample_scores: pa.Table | None = None
+    documents: pa.Table | None = None
     not_stored: tuple[str, ...] = ()
     errors: Mapping[str, int] = field(default_factory=dict)
     status: Status = COMPLETE
     problem: str = ""
 
     def values_of(self, measure: Measure) -> Values | None:
-        """Return the values of ``measure`` in this shard, one per image or sample; None if none are stored."""
+        """Return the values of ``measure`` in this shard, one per image, text or sample; None if none are stored."""
+        if measure.unit in ("document", "text") and self.documents is not None:
+            values = measure.values_of_texts(self.documents)
+            if values is not None:
+                return values
         if self.sample_scores is not None and measure.filter in self.sample_scores.column_names:
             return self.sample_scores[measure.filter].to_numpy()
         return None if self.scores is None else measure.values(self.scores)

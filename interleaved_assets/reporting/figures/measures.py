@@ -5,9 +5,11 @@ from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.scoring.protocol.filter import Bounds, Display, Filter, ImageFilter, outside
+from interleaved_assets.model.columns import METADATA_POSITION
+from interleaved_assets.scoring.protocol.filter import Bounds, Display, Filter, ImageFilter, TextFilter, outside
 from interleaved_assets.scoring.protocol.registry import SIZE, find_scorer
 from interleaved_assets.selection.filters import find_filter, known_filters
 from interleaved_assets.selection.settings import SelectionSettings
@@ -50,8 +52,10 @@ class Measure:
         return self.judge.columns if isinstance(self.judge, ImageFilter) else ()
 
     @property
-    def unit(self) -> Literal["image", "sample"]:
-        """The unit that has a value: an image or a sample."""
+    def unit(self) -> Literal["image", "text", "document", "sample"]:
+        """The unit that has a value: an image, a text, a document, or a sample of which rows are left."""
+        if isinstance(self.judge, TextFilter):
+            return self.judge.of
         return "image" if isinstance(self.judge, ImageFilter) else "sample"
 
     @property
@@ -80,6 +84,16 @@ class Measure:
             return None
         return self.judge.value([scores[name].cast(pa.float64()).to_numpy() for name in self.columns])
 
+    def values_of_texts(self, documents: pa.Table) -> Values | None:
+        """Return the value of each document or text in their scores, NaN if missing; None if the column is missing."""
+        judge = self.judge
+        if not isinstance(judge, TextFilter) or judge.column not in documents.column_names:
+            return None
+        is_document = pc.equal(documents["position"], METADATA_POSITION)
+        wanted = is_document if judge.of == "document" else pc.invert(is_document)
+        values = documents[judge.column].filter(wanted).cast(pa.float64())
+        return np.asarray(pc.fill_null(values, np.nan).to_numpy())
+
     def keeps(self, values: Values) -> NDArray[np.bool_]:
         """Return which of ``values`` the bounds keep, one bool each; NaN is never kept."""
         below, above = outside(self.judge, values, Bounds(self.minimum, self.maximum))
@@ -88,12 +102,12 @@ class Measure:
 
 def measure_of(name: str, selection: SelectionSettings) -> Measure:
     """Return the measure of the filter ``name``, with the bounds it has in ``selection``."""
-    return Measure(find_filter(name), *selection.bounds(name))
+    return Measure(selection.find(name), *selection.bounds(name))
 
 
 def measures_of(selection: SelectionSettings) -> list[Measure]:
-    """Return the filters with bounds, in their order, and then the other scores of images."""
-    names = list(selection.active_filters())
+    """Return the filters with bounds, in their order, and then the other scores of images, without lists of strings."""
+    names = [name for name in selection.active_filters() if selection.bounds(name) != (None, None)]
     others = {name: find_filter(name) for name in known_filters() if name not in names}
     names += [
         name

@@ -11,7 +11,7 @@ from interleaved_assets.io.storage import atomic_output, read_small
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_contents, row_keys
 from interleaved_assets.pipeline.run.record import Record
-from interleaved_assets.pipeline.stages.names import FILTERED, NORMALIZED
+from interleaved_assets.pipeline.stages.names import FILTERED, REWRITTEN
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.html import documents_html
@@ -89,7 +89,8 @@ def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
     """Return a few rows of the ledger of a stage, with their contents."""
     paths = settings.storage.shard(record.shard)
     drops = choose_drops(read_ledgers(paths, [record.stage]), FIRST_DROPS)
-    contents = dropped_contents(drops, paths)
+    # what was rewritten may be personal data, which events of Dagster should not keep
+    contents = dropped_contents(drops, paths) if record.stage != REWRITTEN else {}
     measures = measures_of(settings.selection)
     return [
         {
@@ -115,7 +116,7 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
     if facts.scores is not None and THUMBNAIL_COLUMN in facts.scores.column_names:
         dropped, kept = choose_pictures(facts.scores, facts.ledger, _PAGE_DROPPED, _PAGE_KEPT)
         nearest = compared_texts(facts.scores, [*dropped, *kept])
-    contents = row_contents(list(nearest.values()), paths.output(NORMALIZED), paths)
+    contents = row_contents(list(nearest.values()), paths.output(facts.rows_stage), paths)
     texts = {image: contents[row] for image, row in nearest.items() if row in contents}
     tiles = [tiles_of(facts, images, measures, texts) if images else [] for images in (dropped, kept)]
     page = ""

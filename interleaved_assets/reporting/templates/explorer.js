@@ -100,13 +100,13 @@ if (explorer) {
     }
     const ownMoved = [...new Set(moved.filter((slider) => slider.setting.startsWith("own.")).map((slider) => slider.name))];
     for (const name of ownMoved) {
-      lines.push(`[selection.own.${key(name)}]`, ...Object.entries(bounds[name]).map(([one, value]) => `${one} = ${value}`));
+      lines.push(`[selection.own.${key(name)}]`, ...Object.entries(bounds[name]).map(([one, value]) => `${one} = ${JSON.stringify(value)}`));
     }
     document.getElementById("lines").textContent = lines.join("\n") || "# nothing was changed";
     const words = plain.map((slider) => `${slider.setting}=${slider.chosen.threshold}`);
     if (ownMoved.length) {
       const inline = Object.entries(bounds).map(([name, ends]) => (
-        `${key(name)} = { ${Object.entries(ends).map(([one, value]) => `${one} = ${value}`).join(", ")} }`
+        `${key(name)} = { ${Object.entries(ends).map(([one, value]) => `${one} = ${JSON.stringify(value)}`).join(", ")} }`
       ));
       words.push(`'own={ ${inline.join(", ").replaceAll("'", "'\\''")} }'`);
     }

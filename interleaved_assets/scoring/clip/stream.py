@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from interleaved_assets.io.rows.batches import prefetch
-from interleaved_assets.io.rows.workers import Workers
+from interleaved_assets.io.rows.workers import Workers, processors
 from interleaved_assets.model.errors import ImageError, OptionError
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import NO_TEXT, ClipImage, ClipSample, ClipText, Pixels, samples_of
 from interleaved_assets.scoring.clip.scorer import ClipScorer
-from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
+from interleaved_assets.scoring.images.decoders import decoders_for_threads
 
 if TYPE_CHECKING:
     from interleaved_assets.scoring.clip.embed import Launched

@@ -57,12 +57,6 @@ def _count(*, entering: int) -> None:
         _is_set = _users > 0
 
 
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    # macOS has no affinity
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _set_up() -> None:
     _undo.callback(cv2.setNumThreads, cv2.getNumThreads())
     cv2.setNumThreads(1)

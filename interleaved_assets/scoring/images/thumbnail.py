@@ -9,10 +9,11 @@ from typing import Final
 
 import cv2
 
+from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import BgrImage, decode_image, one_image
-from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
+from interleaved_assets.scoring.images.decoders import decoders_for_threads
 
 SIDE: Final = 128
 """Longest side in pixels."""

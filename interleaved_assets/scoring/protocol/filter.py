@@ -138,7 +138,30 @@ class SampleFilter:
     display: Display | None = field(default=None, kw_only=True)
 
 
-Filter = ImageFilter | SampleFilter
+@dataclass(frozen=True)
+class TextFilter:
+    """A filter that keeps or drops each document, or each text, by a stored score of texts or a field of documents.
+
+    Attributes:
+        name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above`` for
+            numbers, ``<name>_not_in`` and ``<name>_in`` for strings.
+        column: the column of the document scores that it reads.
+        of: what it drops: the ``document`` with all its rows, or the row of the ``text``.
+        open_maximum, error_columns, version, minimum, maximum, display: as in :class:`ImageFilter`.
+    """
+
+    name: str
+    column: str
+    of: Literal["document", "text"]
+    open_maximum: bool = False
+    error_columns: tuple[str, ...] = ("score_error",)
+    version: int = 1
+    minimum: Bound | None = field(default=None, kw_only=True)
+    maximum: Bound | None = field(default=None, kw_only=True)
+    display: Display | None = field(default=None, kw_only=True)
+
+
+Filter = ImageFilter | SampleFilter | TextFilter
 
 
 def outside(judge: Filter, values: "Values", bounds: Bounds) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
@@ -165,4 +188,6 @@ def with_bounds(section: type[_Model], filters: Iterable[Filter], *, defaults: b
             shown = "none" if default is None else f"{default:g}"
             about = Field(default=default, description=f"{bound.meaning} Default {shown}.", **bound.limits)
             fields[bound.setting] = (bound.dtype | None, about)
-    return create_model(section.__name__, __base__=section, **fields)
+    # A class made here has no docstrings, and pydantic would look for its source through all modules that are loaded.
+    without = {"use_attribute_docstrings": False}
+    return create_model(section.__name__, __base__=section, __cls_kwargs__=without, **fields)

@@ -10,8 +10,10 @@ from interleaved_assets.scoring.protocol.scorer import (
     ERROR_COLUMN,
     KEY_COLUMNS,
     MeasureFunction,
+    MeasureTexts,
     Range,
     Scorer,
+    Section,
     all_scorers,
     register_scorer,
     taken_columns,
@@ -19,16 +21,19 @@ from interleaved_assets.scoring.protocol.scorer import (
 )
 
 if TYPE_CHECKING:
-    from interleaved_assets.scoring.protocol.settings import ScoringSettings
+    from interleaved_assets.scoring.protocol.settings import ScorerSettings
 
 __all__ = [
     "ABOVE_ZERO",
     "BUILT_IN",
     "ERROR_COLUMN",
     "MeasureFunction",
+    "MeasureTexts",
     "Range",
     "Scorer",
     "chosen_scorers",
+    "document_columns",
+    "document_fields",
     "find_scorer",
     "known_scorers",
     "register_scorer",
@@ -46,7 +51,9 @@ import_module("interleaved_assets.scoring.scores")
 BUILT_IN: Final = tuple(all_scorers())
 """The scores of this package."""
 SIZE: Final = "size"
-"""The score that every table has: width, height and aspect ratio."""
+"""The score that every table of image scores has: width, height and aspect ratio."""
+WORDS: Final = "words"
+"""The score that every table of document scores has: numbers of words, characters, texts and images."""
 
 
 def find_scorer(name: str) -> Scorer:
@@ -54,44 +61,58 @@ def find_scorer(name: str) -> Scorer:
     return {scorer.name: scorer for scorer in all_scorers()}[name]
 
 
-def known_scorers() -> tuple[str, ...]:
-    """Return the names of the scorers that ``scoring.scorers`` can turn on, in the order of registration."""
-    return tuple(scorer.name for scorer in all_scorers() if scorer.prepare is not None)
+def known_scorers(section: Section = "scoring") -> tuple[str, ...]:
+    """Return the names of the scorers that ``<section>.scorers`` can turn on, in the order of registration."""
+    return tuple(scorer.name for scorer in all_scorers() if scorer.prepare is not None and scorer.section == section)
 
 
-def chosen_scorers(settings: "ScoringSettings") -> tuple[Scorer, ...]:
+def chosen_scorers(settings: "ScorerSettings") -> tuple[Scorer, ...]:
     """Return the scorers that ``settings`` turns on, in the order of registration."""
-    return tuple(scorer for scorer in all_scorers() if scorer.prepare is not None and scorer.name in settings.scorers)
+    names = [name for name in known_scorers(settings.section) if name in (*settings.scorers, WORDS)]
+    return tuple(find_scorer(name) for name in names)
 
 
-def _in_table(settings: "ScoringSettings") -> tuple[Scorer, ...]:
-    """Return the scorers with columns in the table of image scores."""
-    return (find_scorer(SIZE), *chosen_scorers(settings))
+def _in_table(settings: "ScorerSettings") -> tuple[Scorer, ...]:
+    """Return the scorers with columns in the table of scores."""
+    always = (find_scorer(SIZE),) if settings.section == "scoring" else ()
+    return (*always, *chosen_scorers(settings))
 
 
-def score_columns(settings: "ScoringSettings") -> tuple[Column, ...]:
-    """Return the columns of the table of :func:`.score_images`. It does not import pyarrow."""
+def score_columns(settings: "ScorerSettings") -> tuple[Column, ...]:
+    """Return the columns of the table of image scores or of document scores. It does not import pyarrow."""
     measured = (column for scorer in _in_table(settings) for column in scorer.described_columns())
-    error = "'code: detail' of an image that could not be measured, else null (docs/errors.md)."
+    error = "'code: detail' of a row that could not be measured, else null (docs/errors.md)."
     return (*KEY_COLUMNS, *measured, Column(ERROR_COLUMN, "string", meaning=error))
 
 
-def score_groups(settings: "ScoringSettings") -> dict[str, tuple[str, ...]]:
+def score_groups(settings: "ScorerSettings") -> dict[str, tuple[str, ...]]:
     """Return the columns of each scorer by its name, and under ``size`` those that describe the image's size."""
     return {scorer.name: tuple(scorer.columns) for scorer in _in_table(settings)}
 
 
-def score_ranges(settings: "ScoringSettings") -> dict[str, Range]:
+def document_columns() -> dict[str, Scorer]:
+    """Return the scorer of each column that document scores can have, by the column."""
+    scorers = (scorer for scorer in all_scorers() if scorer.section == "documents")
+    return {column: scorer for scorer in scorers for column in scorer.columns}
+
+
+def document_fields(settings: "ScorerSettings") -> tuple[str, ...]:
+    """Return the fields of the documents, by their paths, that the scorers read which ``settings`` turns on."""
+    paths = (getattr(settings, option) for scorer in chosen_scorers(settings) for option in scorer.fields)
+    return tuple(dict.fromkeys(paths))
+
+
+def score_ranges(settings: "ScorerSettings") -> dict[str, Range]:
     """Return the ranges of the score table's columns, for columns that have one."""
     return {column: values for scorer in _in_table(settings) for column, values in scorer.ranges.items()}
 
 
-def scoring_version(settings: "ScoringSettings") -> str:
-    """Return settings and scorer versions as text; equal text and equal images give equal scores."""
+def scoring_version(settings: "ScorerSettings") -> str:
+    """Return settings and scorer versions as text; equal text and equal images or texts give equal scores."""
     versions = {scorer.name: scorer.version for scorer in chosen_scorers(settings)}
     return json.dumps({"settings": settings.model_dump(mode="json"), "scorers": versions}, sort_keys=True)
 
 
-def scoring_packages(settings: "ScoringSettings") -> set[str]:
+def scoring_packages(settings: "ScorerSettings") -> set[str]:
     """Return the names of the distributions that the scores are measured with."""
     return {package for scorer in _in_table(settings) for package in scorer.packages}

@@ -3,17 +3,18 @@
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import binary_views
+from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import BgrImage, decode_opened, decode_plain, one_image
-from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
+from interleaved_assets.scoring.images.decoders import decoders_for_threads
 from interleaved_assets.scoring.images.size import aspect_ratio, displayed_size, image_size, open_header
 from interleaved_assets.scoring.protocol.registry import MeasureFunction, Scorer, chosen_scorers
 from interleaved_assets.scoring.protocol.schema import scores_schema
@@ -75,7 +76,9 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
 def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
     """Return the scorers that ``settings`` turns on, with their models loaded."""
     return tuple(
-        PreparedScorer(scorer, scorer.prepare(settings)) for scorer in chosen_scorers(settings) if scorer.prepare
+        PreparedScorer(scorer, cast("MeasureFunction", scorer.prepare(settings)))  # those of [scoring] measure images
+        for scorer in chosen_scorers(settings)
+        if scorer.prepare
     )
 
 
@@ -101,7 +104,7 @@ def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: 
         errors.append(error.error)
     values: list[object] = []
     for prepared in scorers:
-        values += _measure(prepared, image, errors)
+        values += _measure(prepared, data if prepared.scorer.of_bytes else image, errors)
     return *size, *values, "; ".join(errors) or None
 
 
@@ -109,11 +112,11 @@ def _sized(width: int, height: int) -> tuple[int, int, float]:
     return width, height, aspect_ratio(width, height)
 
 
-def _measure(prepared: PreparedScorer, image: BgrImage | None, errors: list[str]) -> Sequence[object]:
+def _measure(prepared: PreparedScorer, image: BgrImage | Buffer | None, errors: list[str]) -> Sequence[object]:
     if image is not None:
         try:
             with one_image(prepared.scorer.name):
-                measured = prepared.measure(image)
+                measured = prepared.measure(image)  # type: ignore[arg-type]  # of_bytes says which of the two
             return measured if isinstance(measured, tuple) else (measured,)
         except ImageError as error:
             errors.append(error.error)

@@ -1,7 +1,7 @@
 """The declaration of a score, and the registration of built-in scores and those of plugins."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -10,14 +10,20 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.protocol.filter import Filter
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
+    from interleaved_assets.scoring.images.containers import Buffer
     from interleaved_assets.scoring.images.decode import BgrImage
-    from interleaved_assets.scoring.protocol.settings import ScoringSettings
+    from interleaved_assets.scoring.texts.batch import TextBatch
 
 Measured = float | int | str | bool | bytes | tuple[float | int | str | bool | bytes | None, ...]
-MeasureFunction = Callable[["BgrImage"], Measured]
-"""Measures one decoded image: returns one value, or a tuple with one per column; raises ImageError on failure."""
+MeasureFunction = Callable[["BgrImage"], Measured] | Callable[["Buffer"], Measured]
+"""Measures one decoded image, or its bytes: returns one value, or a tuple with one per column; raises ImageError on
+failure."""
+MeasureTexts = Callable[["TextBatch"], "Sequence[np.ndarray | pa.Array]"]
+"""Measures the documents and texts of a batch: returns one array of rows for each column."""
+Section = Literal["scoring", "documents", "clip", "selection"]
 
 KEY_COLUMNS: Final = INTERLEAVED_COLUMNS[:2]
 """First columns of every score table: the image's sample and position."""
@@ -56,7 +62,9 @@ class Scorer:
         prepare: returns the measuring function for the settings. Called once per table, before any image is read; it
             loads models, and raises if a library is missing. The function it returns is called by many threads. Import
             measuring libraries inside it: processes that decode no image import the scorers for the settings. None for
-            scores that are measured elsewhere: the size of an image, and those of CLIP and of samples.
+            scores that are measured elsewhere: the size of an image, and those of CLIP and of samples. For the section
+            ``documents`` the function measures a whole batch of texts (:data:`MeasureTexts`), else one image
+            (:data:`MeasureFunction`).
         version: increased when the same image gets another score, so that stored scores count as stale.
         packages: names of the distributions that it measures with, such as ``zxing-cpp``. A new feature release of one
             makes stored scores stale; so it does of OpenCV and Pillow, which decode the images of all scorers.
@@ -64,23 +72,29 @@ class Scorer:
             have any finite value.
         meanings: the content of the columns, each in a sentence, for the UI.
         filters: the filters on its columns; a column without one is a filter of its name once it has a bound.
-        section: the section of the settings that decides whether it is measured.
-        about: a note on it in the description of ``scoring.scorers``.
-        options: settings of a built-in score in ``[scoring]``: by name the type and pydantic's ``Field``.
+        section: the section of the settings that decides whether it is measured: ``scoring`` for images,
+            ``documents`` for texts.
+        about: a note on it in the description of that section's ``scorers``.
+        options: settings of a built-in score in that section: by name the type and pydantic's ``Field``.
+        fields: the settings among these that name a field of the documents, which the function reads with
+            :meth:`.TextBatch.field`.
+        of_bytes: whether the function measures the encoded bytes of an image, also of one that cannot be decoded.
         place: rank of a built-in score in tables, in the default order of filters and in reports.
     """
 
     name: str
     columns: "Mapping[str, pa.DataType | str]"
-    prepare: "Callable[[ScoringSettings], MeasureFunction] | None" = None
+    prepare: "Callable[[Any], Any] | None" = None
     version: int = field(default=1, kw_only=True)
     packages: tuple[str, ...] = field(default=(), kw_only=True)
     ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
     meanings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     filters: tuple[Filter, ...] = field(default=(), kw_only=True)
-    section: Literal["scoring", "clip", "selection"] = field(default="scoring", kw_only=True)
+    section: Section = field(default="scoring", kw_only=True)
     about: str = field(default="", kw_only=True)
     options: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, kw_only=True)
+    fields: tuple[str, ...] = field(default=(), kw_only=True)
+    of_bytes: bool = field(default=False, kw_only=True)
     place: float = field(default=math.inf, kw_only=True)
 
     def described_columns(self) -> tuple[Column, ...]:

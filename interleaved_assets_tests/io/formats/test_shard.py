@@ -3,9 +3,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.formats.parquet import PARQUET
-from interleaved_assets.io.formats.shard import FORMATS, format_of, read_shard, write_shard
-from interleaved_assets.io.formats.tar import TAR
+from interleaved_assets.io.formats.registry import PARQUET, TAR, all_formats
+from interleaved_assets.io.formats.shard import format_of, read_shard, write_shard
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
@@ -50,7 +49,7 @@ def test_a_file_of_another_name_is_read_as_a_tar(tmp_path: Path) -> None:
 def test_every_format_can_be_read_without_the_bytes_of_locators(tmp_path: Path) -> None:
     (table,) = read_shard(str(good_shard(tmp_path / "a.tar")))
     bare = table.set_column(5, "binary_content", pa.nulls(table.num_rows, pa.large_binary()))
-    for one in FORMATS:
+    for one in (one for one in all_formats() if one.write):
         uri = str(tmp_path / f"b{one.endings[0]}")
         with write_shard(uri, table.schema) as out:
             out.write(table if one is TAR else bare)

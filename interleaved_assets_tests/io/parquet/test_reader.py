@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from s3fs.core import S3File
 
@@ -35,7 +35,6 @@ def ids(table: pa.Table) -> list[str]:
 # ---------------------------------------------------------------- one shard
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 40), st.sampled_from([None, 1, 2000, 9000]), st.booleans())
 def test_samples_are_whole_whatever_the_row_groups(tmp_path_factory, group_rows: int, limit, plain: bool) -> None:
     table = shard_table()

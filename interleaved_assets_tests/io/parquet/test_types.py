@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.io.formats.shard import read_shard
@@ -80,7 +80,6 @@ nested = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(nested, st.integers(1, 3))
 def test_nested_columns_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, value, rows: int) -> None:
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter, parquet_shard
@@ -57,7 +57,6 @@ def test_row_groups_are_bounded_and_end_between_samples(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "b.parquet") == table
 
 
-@settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 30), max_size=5), st.sampled_from([1, 7000, 2**26]), st.sampled_from([10, 40_000, 600_000])
 )

@@ -85,6 +85,37 @@ def test_drop_sample_drops_all_rows_of_their_samples() -> None:
 
 
 @pytest.mark.parametrize("policy", ["error", "warn", "drop_row", "drop_sample"])
+def test_what_is_not_in_the_source_goes_to_the_ledger_alone_under_every_policy(policy: str) -> None:
+    absent = "image_not_in_archive: https://a.example/b.png"
+    removed = "boilerplate: 10 characters"
+    rows = [
+        {"sample_id": "a", "position": 0, "modality": "text", "text_content": "words"},
+        {"sample_id": "a", "position": 1, "materialize_error": absent},
+        {"sample_id": "a", "position": 2, "modality": "text", "materialize_error": removed},
+    ]
+    kept, ledger = apply(policy, rows)
+    assert kept["position"].to_pylist() == [0]
+    assert [(row["position"], row["modality"], row["reason"], row["detail"]) for row in ledger] == [
+        (1, "image", "image_not_in_archive", absent),
+        (2, "text", "boilerplate", removed),
+    ]
+
+
+def test_errors_beside_what_is_not_in_the_source_follow_the_policy() -> None:
+    rows = [*ROWS, {"sample_id": "good", "position": 1, "materialize_error": "image_not_in_store: b.png"}]
+    with pytest.raises(MaterializeError, match="short_read"):
+        apply("error", rows)
+    kept, ledger = apply("warn", rows)
+    assert kept["sample_id"].to_pylist() == [row["sample_id"] for row in ROWS]
+    assert [row["reason"] for row in ledger] == ["image_not_in_store"]
+    kept, ledger = apply("drop_sample", rows)
+    assert kept["sample_id"].to_pylist() == ["good"]
+    assert sorted(row["reason"] for row in ledger) == [
+        "image_not_in_store", "sample_dropped", "sample_dropped", "short_read", "unknown",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["error", "warn", "drop_row", "drop_sample"])
 def test_tables_without_errors_are_returned_unchanged(policy: str) -> None:
     table = rows_table(ROWS[:2])
     for same in (table, table.drop_columns(["materialize_error"]), table.slice(0, 0)):

@@ -3,6 +3,7 @@
 import errno
 from pathlib import Path
 
+import numpy as np
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
@@ -19,6 +20,7 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_gate import BAD_GATEWAY, EXPIRED, SKEWED, Refusal, s3_gate
+from interleaved_assets_tests.s3_requests import counted_requests
 
 
 def test_exists_finds_files_and_folders(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
@@ -59,6 +61,22 @@ def test_a_remote_input_is_the_newest_version(s3_server: S3Server, bucket: str) 
     other.pipe(f"{bucket}/a.bin", b"a newer one")
     with open_input(f"{bucket}/a.bin", s3_server.storage_options) as file:
         assert file.read() == b"a newer one"
+
+
+def test_a_large_read_takes_parallel_ranges(s3_server: S3Server, bucket: str) -> None:
+    content = np.random.default_rng(1).bytes(33 * 2**20 + 1)
+    s3_server.fs.pipe(f"{bucket}/a.bin", content)
+    with counted_requests() as requests, open_input(f"{bucket}/a.bin", s3_server.storage_options) as file:
+        assert (file.seek(1), file.read(100), file.read(), file.read()) == (1, content[1:101], content[101:], b"")
+    assert sum(request.startswith("GET") for request in requests) == 1 + 4
+
+
+def test_an_object_that_is_replaced_between_parallel_ranges_is_not_read_on(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe(f"{bucket}/a.bin", bytes(16 * 2**20))
+    with open_input(f"{bucket}/a.bin", s3_server.storage_options) as file:
+        s3_server.fs.pipe(f"{bucket}/a.bin", b"1" * 16 * 2**20)
+        with pytest.raises(StorageUnavailable, match=r"a\.bin changed while it was read"):
+            file.read()
 
 
 def test_credentials_and_endpoint_may_come_from_the_environment(s3_environment: S3Server, bucket: str) -> None:

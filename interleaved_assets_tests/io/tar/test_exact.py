@@ -78,7 +78,11 @@ def test_a_document_s_own_field_of_that_name_is_not_ours(value: Any) -> None:
         ({"rows": stream(ROWS.slice(0, 0))}, "rows are empty"),
         ({"rows": stream(ROWS.drop_columns("position"))}, "have no position"),
         ({"rows": stream(ROWS.set_column(1, "modality", pa.array(["metadata", None, "image"])))}, "nulls in it"),
-        ({"rows": stream(ROWS.set_column(1, "modality", pa.array(["metadata", "audio", "image"])))}, "no place for"),
+        ({"rows": stream(ROWS.set_column(1, "modality", pa.array(["metadata", "video", "image"])))}, "no place for"),
+        (
+            {"rows": stream(ROWS.set_column(1, "modality", pa.array(["metadata", "table", "image"]))), "absent": []},
+            "absent lacks a row that no list can hold",
+        ),
         ({"rows": stream(ROWS.set_column(0, "position", pa.array([1, 2, 3])))}, "column position with type int64"),
         ({"rows": stream(ROWS.append_column("when", ROWS["when"]))}, "two columns of one name"),
         ({"rows": stream(ROWS.append_column("text_content", ROWS["when"]))}, "column text_content with type timestamp"),

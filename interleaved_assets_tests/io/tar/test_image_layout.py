@@ -225,7 +225,6 @@ NAMES = st.lists(
 )
 
 
-@settings(max_examples=30)
 @given(NAMES)
 def test_every_member_is_in_one_group_at_most(names: list[str]) -> None:
     groups = find_groups(names, LAYOUT)

@@ -5,6 +5,7 @@ import io
 import struct
 import tarfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,16 @@ def header(name: bytes, size: int | bytes, kind: bytes = b"0") -> bytes:
     return bytes(info)
 
 
+@cache
+def pax_record(record: bytes) -> bytes:
+    length = len(record) + 2
+    while length != len(record) + 2 + len(str(length)):
+        length = len(record) + 2 + len(str(length))
+    return b"%d %s\n" % (length, record)
+
+
 def pax(*records: bytes, then: bytes) -> bytes:
-    data = b""
-    for record in records:
-        length = len(record) + 2
-        while length != len(record) + 2 + len(str(length)):
-            length = len(record) + 2 + len(str(length))
-        data += b"%d %s\n" % (length, record)
+    data = b"".join(map(pax_record, records))
     return header(b"pax", len(data), b"x") + data + bytes(-len(data) % BLOCK) + then
 
 
@@ -355,6 +359,20 @@ def test_a_batch_is_in_memory_once(tmp_path: Path) -> None:
             # the table, and the one member that is kept for the next row
             assert pool.bytes_allocated() - held < 2.1 * len(content)
             del table
+    finally:
+        pa.set_memory_pool(before)
+
+
+def test_a_long_field_of_one_document_is_not_reserved_for_all(tmp_path: Path) -> None:
+    bodies = [{"texts": ["x"], "images": [None]} | ({} if number else {"html": "x" * 10**6}) for number in range(300)]
+    uri = write_tar(tmp_path / "a.tar", *((f"{number:03}.json", body) for number, body in enumerate(bodies)))
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        (table,) = read_tar_shard(uri)
+        assert [len(value) for value in table["html"].drop_null().to_pylist()] == [10**6]
+        assert pool.max_memory() < 10 * 10**6
+        del table  # its memory belongs to the pool
     finally:
         pa.set_memory_pool(before)
 

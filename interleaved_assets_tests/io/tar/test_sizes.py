@@ -78,6 +78,6 @@ def test_rows_that_no_tar_can_hold_are_refused_as_by_the_writer(tmp_path: Path) 
         tar.write(table())
     assert str(told.value) == str(refused.value)
     assert "a.tar: sample 's1': its largest member takes 2138 bytes, over max_member_bytes 2000" in str(told.value)
-    other = gathered(pa.Table.from_pylist([{"sample_id": "a", "position": 0, "modality": "audio"}]))
+    other = gathered(pa.Table.from_pylist([{"sample_id": "a", "position": 0, "modality": "video"}]))
     with pytest.raises(UnsupportedModality, match=r"a\.tar: tars have a place for"):
         sample_sizes(other, "a.tar")

@@ -90,3 +90,13 @@ def test_what_is_no_shard_is_raised(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_text("no tar")
     with pytest.raises(ShardError, match="is not a tar"):
         validated(tmp_path / "a.tar")
+
+
+def test_a_name_that_says_another_format_is_told(tmp_path: Path) -> None:
+    (table,) = read_shard(str(good_shard(tmp_path / "a.tar")))
+    with write_shard(str(tmp_path / "b.parquet"), table.schema) as out:
+        out.write(table)
+    misnamed = (tmp_path / "b.parquet").rename(tmp_path / "c.tar")
+    found = validated(misnamed)
+    (note,) = [finding for finding in found.findings if finding.code == "other_format"]
+    assert (note.level, note.detail) == ("note", "it is parquet, and its name says tar")

@@ -18,7 +18,7 @@ def shard(settings: Settings, folder: Path) -> None:
     few = document("two words", sharp_image(1), sharp_image(2), url="https://example.org/ü", year=2024)
     wordy = document("one two three four five six", sharp_image(3))
     write_shard(folder / "raw/a.tar", {"few": few, "wordy": wordy})
-    for name in ("normalized", "image_scores", "filtered"):
+    for name in ("normalized", "image_scores", "document_scores", "filtered"):
         take_through(stage_dag(settings)[name], "a", settings)
 
 

@@ -31,9 +31,9 @@ def test_a_trace_has_the_rows_of_the_sample_at_every_stage(settings: Settings) -
     traces = trace_sample("doc-97-b", settings.storage.shard("a"), stage_dag(settings))
     assert [trace.record.stage for trace in traces] == list(stage_dag(settings))
     rows = [None if trace.kept is None else trace.kept.num_rows for trace in traces]
-    assert rows == [4, 2, 3, None]
+    assert rows == [4, 2, 2, 3, None]
     dropped = [trace.dropped.select(["position", "reason", "threshold"]).to_pylist() for trace in traces]
-    assert dropped == [[], [], [{"position": 2, "reason": "sharpness_below", "threshold": 100.0}], []]
+    assert dropped == [[], [], [], [{"position": 2, "reason": "sharpness_below", "threshold": 100.0}], []]
     assert all("binary_content" not in trace.kept.column_names for trace in traces if trace.kept is not None)
 
 
@@ -76,7 +76,7 @@ def test_a_shard_without_a_record_of_normalized_is_searched(settings: Settings, 
     (tmp_path / "out/records/normalized/a.json").unlink()
     (traces,) = found("doc-97-a", settings).values()
     assert isinstance(traces, list)
-    assert [trace.record.stage for trace in traces] == ["image_scores", "filtered", "final_tars"]
+    assert [trace.record.stage for trace in traces] == ["image_scores", "document_scores", "filtered", "final_tars"]
 
 
 def test_a_shard_that_cannot_be_read_does_not_end_the_search(settings: Settings, tmp_path: Path) -> None:

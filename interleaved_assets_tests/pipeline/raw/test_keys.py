@@ -8,14 +8,17 @@ from hypothesis import strategies as st
 
 from interleaved_assets.pipeline.raw.keys import (
     MAX_KEY_BYTES,
-    SHARD_EXTENSIONS,
     is_cut,
     is_key,
+    is_shard,
     may_lie_below,
-    shard_extension,
+    preference,
     shard_key,
     shard_paths,
 )
+
+TAR_ENDINGS = [".tar", ".tar.gz", ".tgz", ".TAR", ".TAR.GZ", ".TGZ"]
+ENDINGS = [*TAR_ENDINGS, ".parquet", ".Parquet"]
 
 # pieces that have a meaning of their own somewhere: in keys, in selections, in URLs, in file systems
 PIECES = [
@@ -40,6 +43,7 @@ PIECES = [
     ".tar.gz",
     ".TAR",
     "\n",
+    ".parquet",
 ]
 
 
@@ -49,7 +53,7 @@ def is_stem(text: str) -> bool:
 
 
 stems = (st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=300)).filter(is_stem)
-paths = st.builds(lambda stem, extension: stem + extension, stems, st.sampled_from(SHARD_EXTENSIONS))
+paths = st.builds(lambda stem, extension: stem + extension, stems, st.sampled_from(ENDINGS))
 
 
 @pytest.mark.parametrize(
@@ -69,6 +73,10 @@ paths = st.builds(lambda stem, extension: stem + extension, stems, st.sampled_fr
         ("a//b.tar", "a/%2Fb"),
         ("/a.tar", "%2Fa"),
         ("v1.2/x.tar", "v1.2/x"),
+        ("a.parquet", "a.parquet"),
+        ("a.PARQUET", "a.PARQUET"),
+        ("a.parquet.tar", "a.parquet"),
+        ("a.tar.parquet", "a.tar.parquet"),
     ],
 )
 def test_known_keys(path: str, key: str) -> None:
@@ -77,22 +85,40 @@ def test_known_keys(path: str, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "extension"),
+    ("path", "shard"),
     [
-        ("a.tar", ".tar"),
-        ("a/b.tar.gz", ".tar.gz"),
-        ("a.tgz", ".tgz"),
-        ("A.TAR", ".TAR"),
-        ("a.tar.GZ", None),  # neither in lower case nor in upper case
-        ("a.tar.bz2", None),
-        ("a.tar.tmp", None),
-        (".a.tar", None),
-        ("a/.tar", None),
-        ("tar", None),
+        ("a.tar", True),
+        ("a/b.tar.gz", True),
+        ("a.tgz", True),
+        ("A.TAR", True),
+        ("a.tar.GZ", False),  # neither in lower case nor in upper case
+        ("a.tar.bz2", False),
+        ("a.tar.tmp", False),
+        (".a.tar", False),
+        ("a/.tar", False),
+        ("tar", False),
+        ("a.parquet", True),
+        ("a.Parquet", True),
+        ("a/.parquet", False),
+        ("a.parquet.tmp", False),
     ],
 )
-def test_the_ending_makes_a_file_a_shard(path: str, extension: str | None) -> None:
-    assert shard_extension(path) == extension
+def test_the_ending_makes_a_file_a_shard(path: str, shard: bool) -> None:
+    assert is_shard(path) == shard
+
+
+def test_only_the_formats_that_are_named_make_shards() -> None:
+    assert [is_shard(path, ["tar"]) for path in ("a.tar", "a.parquet", "a.parquet.tar")] == [True, False, True]
+    assert [is_shard(path, ["parquet"]) for path in ("a.tar", "a.parquet", "a.tar.parquet")] == [False, True, True]
+    assert shard_paths("a.parquet", ["parquet"]) == ["a.parquet"]
+    assert shard_paths("a.parquet", ["tar"]) == [f"a.parquet{ending}" for ending in TAR_ENDINGS]
+
+
+def test_of_the_files_with_one_key_the_one_whose_key_keeps_its_ending_comes_first() -> None:
+    assert shard_paths("a.parquet") == ["a.parquet", *(f"a.parquet{ending}" for ending in TAR_ENDINGS)]
+    assert shard_paths("a") == [f"a{ending}" for ending in TAR_ENDINGS]
+    for key in ("a", "a.parquet"):
+        assert sorted(sorted(shard_paths(key)), key=preference) == shard_paths(key)
 
 
 def test_a_long_path_is_cut_and_completed_by_a_hash() -> None:
@@ -127,7 +153,7 @@ def test_paths_that_differ_in_more_than_the_ending_have_different_keys(length: i
     assert {is_cut(key) for key in keys} == {length > 0}
 
 
-@given(stems, st.sampled_from(SHARD_EXTENSIONS))
+@given(stems, st.sampled_from(TAR_ENDINGS))
 def test_the_ending_is_no_part_of_a_key_that_is_not_cut(stem: str, extension: str) -> None:
     key = shard_key(f"{stem}.tar")
     assert (shard_key(stem + extension) == key) == (extension == ".tar" or not is_cut(key))

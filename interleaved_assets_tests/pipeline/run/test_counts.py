@@ -1,7 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys
+from interleaved_assets.model.errors import NOT_IN_SOURCE
+from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys, count_errors
 from interleaved_assets.pipeline.run.record import Counts
 
 
@@ -27,6 +28,11 @@ def test_counts_over_batches() -> None:
     tally.add(rows(*B).append_column("materialize_error", pa.array([None, "invalid_text: 3"])))
     assert tally.counts == Counts(rows=5, samples=2, images=1, texts=2, image_bytes=2)
     assert dict(tally.errors) == {"invalid_text": 1}
+
+
+def test_what_is_not_in_the_source_is_no_error() -> None:
+    absent = [f"{code}: https://a.example/" for code in NOT_IN_SOURCE]
+    assert count_errors(pa.chunked_array([[*absent, None, "short_read: 1 of 2 bytes"]])) == {"short_read": 1}
 
 
 @pytest.mark.parametrize(

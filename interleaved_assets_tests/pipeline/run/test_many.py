@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.model.errors import InterleavedError, ShardTimeout, StorageUnavailable
-from interleaved_assets.pipeline.run import many
+from interleaved_assets.pipeline.run import many, threads
 from interleaved_assets.pipeline.run.many import Made, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardResult, ShardTask, Stage, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "TICK_S", 0.02)
+
 
 OneTask = Callable[[str], Iterator[tuple[str, Made[str] | Exception] | None]]
 
@@ -41,7 +47,7 @@ def test_of_shards_taken_together_a_hanging_one_fails_on_a_worker_and_those_afte
             yield None if one is None else ShardResult(one[0], stage, one[1])
 
     monkeypatch.setattr(many, "on_cluster", on_this_machine)
-    settings = project(tmp_path, "[run]\nmax_shard_seconds = 3\n")
+    settings = project(tmp_path, "[run]\nmax_shard_seconds = 1\n")
     go_on = threading.Event()
     calls: list[list[str]] = []
 

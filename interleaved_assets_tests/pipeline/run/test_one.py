@@ -231,7 +231,7 @@ def test_an_input_that_changes_while_it_is_read_is_not_recorded(
                 take_through(one.stage, "a", settings)
 
     two = Copy("two", source="one", meanwhile=replace)
-    with pytest.raises(ShardError, match="shard a: one changed while it was read; materialize it again"):
+    with pytest.raises(ShardError, match=r"shard a: .*one/a\.parquet changed while it was read; materialize it again"):
         take_through(two.stage, "a", settings)
     assert read_record(record_uri(settings, "two"), {}) is None
 
@@ -389,13 +389,6 @@ def while_the_shard_is_hashed(act: Callable[[], object]) -> Iterator[None]:
     with system_calls(see):
         yield
     assert left == []
-
-
-def test_a_run_that_ends_while_a_large_shard_is_hashed_is_not_repeated(settings: Settings) -> None:
-    copy = Copy("one")
-    with while_the_shard_is_hashed(lambda: take_through(copy.stage, "a", settings)):
-        assert take_through(copy.stage, "a", settings).unchanged
-    assert copy.calls == ["a"]
 
 
 def test_a_new_stamp_is_not_written_over_the_record_of_another_run(settings: Settings, tmp_path: Path) -> None:

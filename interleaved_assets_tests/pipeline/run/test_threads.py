@@ -46,6 +46,20 @@ def test_no_items() -> None:
     assert list(on_threads(str, [], "work", threads=2)) == []
 
 
+def test_a_worker_begins_the_next_item_while_the_caller_looks_at_a_result() -> None:
+    second_begun = threading.Event()
+
+    def work(number: int) -> int:
+        if number == 2:
+            second_begun.set()
+        return number
+
+    found = filter(None, on_threads(work, [1, 2], "work", threads=1))
+    assert next(found) == (1, 1)
+    assert second_begun.wait(60)
+    assert list(found) == [(2, 2)]
+
+
 def test_work_is_told_when_nobody_waits_for_it() -> None:
     begun, told, ended = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
@@ -169,14 +183,25 @@ except Terminated:
 """
 
 
+@pytest.fixture(scope="module")
+def ended() -> dict[str, tuple[int, str, str]]:
+    """Exit code, output and errors of processes with a thread that hangs. All run at once, since each waits for it."""
+    programs = {"hanging": [_HANGING], "waiting": [_TERMINATED, "waiting"], "logging": [_TERMINATED, "logging"]}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = {
+        name: subprocess.Popen([sys.executable, "-c", *program], text=True, **pipes)
+        for name, program in programs.items()
+    }
+    said = {name: process.communicate(timeout=300) for name, process in running.items()}
+    return {name: (process.returncode, *said[name]) for name, process in running.items()}
+
+
 @pytest.mark.parametrize("where", ["waiting", "logging"])
-def test_a_terminated_process_ends_once_a_hanging_shard_has_reached_its_limit(where: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", _TERMINATED, where], capture_output=True, text=True, timeout=300, check=True
-    )
-    assert (run.stdout, run.stderr) == ("terminated\n", "")
+def test_a_terminated_process_ends_once_a_hanging_shard_has_reached_its_limit(
+    where: str, ended: dict[str, tuple[int, str, str]]
+) -> None:
+    assert ended[where] == (0, "terminated\n", "")
 
 
-def test_the_process_ends_with_a_thread_that_hangs() -> None:
-    run = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=300, check=True)
-    assert (run.stdout, run.stderr) == ("['hanging', 'a']\n", "")
+def test_the_process_ends_with_a_thread_that_hangs(ended: dict[str, tuple[int, str, str]]) -> None:
+    assert ended["hanging"] == (0, "['hanging', 'a']\n", "")

@@ -93,7 +93,8 @@ def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -
     # clip has a threshold by default, and is not applied while its stage is off
     assert stage_dag(settings)["filtered"].decided_by(settings) == (
         *of("image_scores", "sharpness", "qr_area_ratio"),
-        *of("normalized", "modality", "text_content"),
+        *of("normalized", "modality"),
+        *of("document_scores", "words"),
     )
     *_, last = stage_dag(settings)["filtered"].decided_by(with_clip(settings))
     assert last == SourceColumn("clip_scores", "clip_score")

@@ -18,10 +18,16 @@ def test_each_stage_comes_after_its_inputs(tmp_path: Path) -> None:
 
 
 def test_clip_scores_is_a_stage_if_clip_is_enabled(tmp_path: Path) -> None:
-    assert list(stage_dag(project(tmp_path))) == ["normalized", "image_scores", "filtered", "final_tars"]
+    assert list(stage_dag(project(tmp_path))) == [
+        "normalized",
+        "image_scores",
+        "document_scores",
+        "filtered",
+        "final_tars",
+    ]
     stages = stage_dag(project(tmp_path, CLIP))
-    assert list(stages) == ["normalized", "image_scores", "clip_scores", "filtered", "final_tars"]
-    assert stages["filtered"].inputs == ("normalized", "image_scores", "clip_scores")
+    assert list(stages) == ["normalized", "image_scores", "document_scores", "clip_scores", "filtered", "final_tars"]
+    assert stages["filtered"].inputs == ("normalized", "image_scores", "clip_scores", "document_scores")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +35,11 @@ def test_clip_scores_is_a_stage_if_clip_is_enabled(tmp_path: Path) -> None:
     [
         ("[selection]\nmin_sharpness = 1\n", {"filtered", "final_tars"}),
         ("[scoring]\nmax_pixels = 1000\n", {"image_scores", "filtered", "final_tars"}),
-        ('[reading]\ntexts_field = "words"\n', {"normalized", "image_scores", "filtered", "final_tars"}),
+        ("[documents]\nscorers = []\n", {"document_scores", "filtered", "final_tars"}),
+        (
+            '[reading]\ntexts_field = "words"\n',
+            {"normalized", "image_scores", "document_scores", "filtered", "final_tars"},
+        ),
         ("[run]\nparallel_shards = 1\n", set()),
         ("[watch]\ninterval_seconds = 5\n", set()),
     ],
@@ -44,7 +54,7 @@ def test_a_changed_setting_changes_the_code_versions_downstream(tmp_path: Path, 
 
 def test_downstream_stages(tmp_path: Path) -> None:
     stages = stage_dag(project(tmp_path))
-    assert downstream_of("normalized", stages) == {"image_scores", "filtered", "final_tars"}
+    assert downstream_of("normalized", stages) == {"image_scores", "document_scores", "filtered", "final_tars"}
     assert downstream_of("final_tars", stages) == frozenset()
     assert is_last_of("image_scores", ["normalized", "image_scores"], stages)
     assert not is_last_of("normalized", ["normalized", "final_tars"], stages)  # also with a gap between them

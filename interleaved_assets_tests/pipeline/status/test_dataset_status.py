@@ -27,7 +27,7 @@ from interleaved_assets_tests.s3 import S3Server
 
 pytestmark = pytest.mark.project(shards={"a": ord("a"), "web/b": ord("b"), "c": ord("c")}, done=("a", "web/b"))
 
-STAGES = ["normalized", "image_scores", "filtered", "final_tars"]
+STAGES = ["normalized", "image_scores", "document_scores", "filtered", "final_tars"]
 
 
 def statuses(found: DatasetStatus) -> dict[str, str]:
@@ -37,7 +37,7 @@ def statuses(found: DatasetStatus) -> dict[str, str]:
 def test_records_are_listed_with_their_stages(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "out/records/final_tars/web/b.json").unlink()
     (tmp_path / "out/records/normalized/.a.json.0123.tmp").write_text("left by a run that was killed")
-    assert recorded_stages(settings.storage, stage_dag(settings)) == {"a": STAGES, "web/b": STAGES[:3]}
+    assert recorded_stages(settings.storage, stage_dag(settings)) == {"a": STAGES, "web/b": STAGES[:4]}
 
 
 def test_nothing_was_ever_recorded(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Shards whose raw tar is gone: what is stored for them is found, and removed without harm to others."""
+"""Shards whose raw shard is gone: what is stored for them is found, and removed without harm to others."""
 
 import errno
 from pathlib import Path
@@ -18,7 +18,7 @@ KEY, OTHER = "web/a", "web/a%20b"
 
 
 def renamed(settings: Settings, folder: Path) -> None:
-    """The raw tar of one of the two shards has another name since they went through all stages."""
+    """The raw shard of one of the two shards has another name since they went through all stages."""
     (folder / "raw/web/a.tar").rename(folder / "raw/web/renamed.tar")
 
 
@@ -37,7 +37,7 @@ def test_every_file_of_the_shard_goes_and_no_other(settings: Settings, tmp_path:
     assert {uri: Path(uri).stat().st_size for uri in found[KEY]} == found[KEY]
     remove_files(found, settings.storage)
     kept = {name for name in before if Path(name).stem != "a"}
-    assert len(before - kept) == len(found[KEY]) == 12
+    assert len(before - kept) == len(found[KEY]) == 14
     assert stored(tmp_path / "out") == kept
     assert vanished_shards(settings.storage) == []
     assert files_to_forget([KEY], settings.storage) == {KEY: {}}
@@ -68,7 +68,7 @@ def test_a_shard_in_a_folder_that_cannot_be_listed_is_kept(
     good_shard(tmp_path / "raw/b.tar")  # the raw root holds another shard
     assert vanished_shards(settings.storage) == []
     with pytest.raises(
-        OptionError, match=rf"{OTHER} is not forgotten: its raw tar may still be there. cannot list .*/web"
+        OptionError, match=rf"{OTHER} is not forgotten: its raw shard may still be there. cannot list .*/web"
     ):
         files_to_forget([OTHER], settings.storage)
 
@@ -110,7 +110,9 @@ def test_a_shard_in_the_middle_of_a_removal_is_reported_as_vanished(settings: Se
 
 
 def test_a_shard_whose_raw_tar_is_there_is_refused(settings: Settings) -> None:
-    with pytest.raises(OptionError, match=rf"shard {OTHER} is not forgotten: its raw tar .*/raw/web/a b\.tar is still"):
+    with pytest.raises(
+        OptionError, match=rf"shard {OTHER} is not forgotten: its raw shard .*/raw/web/a b\.tar is still"
+    ):
         files_to_forget([KEY, OTHER], settings.storage)
 
 
@@ -142,11 +144,11 @@ def test_a_shard_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -
     s3_server.fs.rm(f"{bucket}/raw/a/b.tar")
     assert vanished_shards(storage) == ["a/b"]
     found = files_to_forget(["a/b"], storage)
-    assert (len(found["a/b"]), min(found["a/b"].values()) > 0) == (12, True)
+    assert (len(found["a/b"]), min(found["a/b"].values()) > 0) == (14, True)
     remove_files(found, storage)
     s3_server.fs.invalidate_cache()
     left = s3_server.fs.find(f"{bucket}/out")
-    assert len(left) == 12
+    assert len(left) == 14
     assert all("/a.json/b" in path for path in left)
     assert vanished_shards(storage) == []
     assert files_to_forget(["a"], storage) == {"a": {}}  # where a stage of a shard "a" would write lies a folder

@@ -110,7 +110,7 @@ def test_a_record_whose_output_was_replaced_counts_as_missing(settings: Settings
     output = tmp_path / "out" / "filtered" / "a.parquet"
     output.write_bytes(output.read_bytes())
     records = read_valid_records(settings.storage.shard("a"), stage_dag(settings))
-    assert list(records) == ["normalized", "image_scores", "final_tars"]
+    assert list(records) == ["normalized", "image_scores", "document_scores", "final_tars"]
     assert CurrentStages.of(settings).status(records) == (State.MISSING, "no filtered", "filtered")
     assert list(records_of(settings)) == list(stage_dag(settings))
     take_through(stage_dag(settings)["filtered"], "a", settings)
@@ -182,7 +182,7 @@ def test_stages_that_wait_for_a_stale_one_have_its_status_and_others_none(settin
         ("image_scores", "filtered", "final_tars"), scores
     )
     stages = stage_dag(changed)
-    assert stages_due(list(found.values()), stages) == ["image_scores", "filtered", "final_tars"]
+    assert stages_due(list(found.values()), stages) == ["image_scores", "document_scores", "filtered", "final_tars"]
     assert stages_due([COMPLETE], stages) == []
     assert stages_due([COMPLETE, Status(State.UNREADABLE, "damaged")], stages) == list(stages)
     assert CurrentStages.of(settings).not_current(records_of(settings)) == {}

@@ -53,6 +53,7 @@ def test_each_stage_counts_its_own_shards(tmp_path: Path) -> None:
     assert {stage: sorted(statuses) for stage, statuses in found.items()} == {
         "normalized": ["b", "new"],
         "image_scores": ["b", "new"],
+        "document_scores": ["b", "new"],
         "filtered": ["a", "b", "new"],
         "final_tars": ["a", "b", "new"],
     }

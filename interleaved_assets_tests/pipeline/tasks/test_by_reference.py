@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.demo.shards import write_demo_shards
 from interleaved_assets.io import InterleavedParquetReader, materialize
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
@@ -71,20 +70,38 @@ def counted(record: Record) -> dict[str, object]:
     return record.model_dump(include={"counts_in", "counts_out", "errors", "dropped", "counted", "extents"})
 
 
-def test_the_demo_has_the_same_results_as_with_copied_images(tmp_path: Path) -> None:
-    write_demo_shards(tmp_path / "raw")
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ("mint/pdf-000.tar", "mint/pdf-001.tar", "web/pages-000.tar", "crawl-2/mixed-keys.tar", "crawl-2/damaged.tar"),
+        pytest.param(
+            (
+                *("web/articles-000.tar", "web/flyers-000.tar", "web/galleries-000.tar", "crawl-2/captions-000.tar"),
+                *("crawl-2/archive.warc.gz", "mint/report.pdf"),
+            ),
+            marks=pytest.mark.system,
+        ),
+    ],
+    ids=["forms", "others"],
+)
+def test_the_demo_has_the_same_results_as_with_copied_images(
+    tmp_path: Path, demo_raw: Path, chosen: tuple[str, ...]
+) -> None:
     text = '[errors]\non_materialize_error = "drop_row"\n[selection]\non_score_error = "drop_row"\n'
     found, records = {}, {}
     for form in ("copied", "referenced"):
         (tmp_path / form).mkdir()
-        (tmp_path / form / "raw").symlink_to(tmp_path / "raw")
+        for name in chosen:
+            raw = tmp_path / form / "raw" / name
+            raw.parent.mkdir(parents=True, exist_ok=True)
+            raw.symlink_to(demo_raw / name)
         settings = project(tmp_path / form, f'image_bytes = "{form}"\n{text}')
         keys = [shard.key for shard in list_raw_shards(settings.storage)]
         records[form] = [
             counted(take_through(stage, key, settings).record) for key in keys for stage in stage_dag(settings).values()
         ]
         found[form] = outputs(tmp_path / form / "out")
-    assert len(found["copied"]) > 40
+    assert len(found["copied"]) > 4 * len(chosen)
     assert found["referenced"].keys() == found["copied"].keys()
     assert [name for name, content in found["copied"].items() if found["referenced"][name] != content] == []
     assert records["referenced"] == records["copied"]
@@ -120,7 +137,7 @@ def test_frames_with_errors_and_images_of_wrong_names(tmp_path: Path) -> None:
         text = f'image_bytes = "{form}"\n[errors]\non_materialize_error = "warn"\n[publish]\nmax_lost_samples = 1\n'
         settings = project(tmp_path / form, text)
         write_tar(tmp_path / form / "raw/a.tar", *members)
-        through(settings, "normalized", "image_scores")
+        through(settings, "normalized", "image_scores", "document_scores")
         tables[form] = normalized(settings), pq.read_table(tmp_path / form / "out/image_scores/a.parquet")
     errors = [error.split(":")[0] for error in tables["copied"][0]["materialize_error"].to_pylist() if error]
     assert sorted(errors) == ["frame_mismatch", "frame_out_of_range"]
@@ -188,7 +205,7 @@ def test_a_raw_shard_that_changed_before_a_stage_gives_no_other_bytes(
 
 
 def test_a_threshold_is_decided_without_the_raw_shard(settings: Settings, tmp_path: Path) -> None:
-    through(settings, "normalized", "image_scores")
+    through(settings, "normalized", "image_scores", "document_scores")
     (tmp_path / "raw/a.tar").unlink()
     assert through(settings, "filtered").counts_out.images == 4
 
@@ -211,7 +228,7 @@ def test_a_raw_shard_that_changes_while_its_images_are_read(
 
 
 def test_a_raw_shard_that_was_touched_or_moved_is_read(settings: Settings, tmp_path: Path) -> None:
-    through(settings, "normalized", "image_scores", "filtered")
+    through(settings, "normalized", "image_scores", "document_scores", "filtered")
     os.utime(tmp_path / "raw/a.tar", (1, 1))
     through(settings, "final_tars")
     first = (tmp_path / "out/tars/a.tar").read_bytes()
@@ -305,7 +322,7 @@ def test_large_shards_are_read_in_parts(tmp_path: Path) -> None:
 def test_an_image_that_is_no_image_is_an_error_of_its_row(tmp_path: Path) -> None:
     settings = project(tmp_path, BY_REFERENCE)
     write_shard(tmp_path / "raw/a.tar", {"a": document("text", b"no image", sharp_image(1))})
-    through(settings, "normalized", "image_scores")
+    through(settings, "normalized", "image_scores", "document_scores")
     scores = pq.read_table(tmp_path / "out/image_scores/a.parquet")
     assert [error and error.split(":")[0] for error in scores["score_error"].to_pylist()] == ["undecodable_image", None]
 

@@ -187,7 +187,7 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
     assert isinstance(work, Work)
     assert (work.counts_in, rows.counts_out.images) == (rows.counts_out, 1)
     assert isinstance(outcome, ShardError)
-    assert str(outcome) == "shard b: normalized changed while it was read; materialize it again"
+    assert str(outcome).endswith("normalized/b.parquet changed while it was read; materialize it again")
 
 
 def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:

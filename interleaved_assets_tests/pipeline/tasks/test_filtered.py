@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,7 +15,9 @@ from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.tasks.filtered import deciding_rows, deciding_tables
+from interleaved_assets.pipeline.tasks.filtered import deciding_tables
+from interleaved_assets.reporting.figures.collect import shard_facts
+from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
@@ -28,8 +31,8 @@ def prepared(folder: Path, documents: dict, text: str = "") -> Settings:
     """A project with shard ``a`` scored."""
     settings = project(folder, text)
     write_shard(folder / "raw" / "a.tar", documents)
-    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
-        take_through(stage, "a", settings)
+    for name in ("normalized", "image_scores", "document_scores"):
+        take_through(stage_dag(settings)[name], "a", settings)
     return settings
 
 
@@ -51,8 +54,8 @@ def items(rows: pa.Table) -> list[tuple[str, int, str]]:
 def test_a_blurred_image_is_dropped_and_the_other_rows_are_unchanged(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar")
-    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
-        take_through(stage, "a", settings)
+    for name in ("normalized", "image_scores", "document_scores"):
+        take_through(stage_dag(settings)[name], "a", settings)
     record, rows, ledger = run(settings)
     before = pq.read_table(paths(settings).output("normalized"))
     gone = pc.and_(pc.equal(before["sample_id"], "doc-0-b"), pc.equal(before["position"], 2))
@@ -73,7 +76,7 @@ def test_a_blurred_image_is_dropped_and_the_other_rows_are_unchanged(tmp_path: P
     assert (record.counts_out.samples, record.counts_out.images, record.counts_out.texts) == (3, 4, 5)
     assert record.notes["filters"] == "sharpness, qr, ratio"
     assert record.notes["filters_without_scores"] == "clip"
-    assert set(record.inputs) == {"normalized", "image_scores"}
+    assert set(record.inputs) == {"normalized", "image_scores", "document_scores"}
     # images per word of each sample, after the blurred image is gone
     assert pq.read_table(record.outputs["samples"].uri)["ratio"].to_pylist() == [1 / 4, 1 / 2, 2 / 3]
 
@@ -168,7 +171,8 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     take_through(stage_dag(settings)["normalized"], "a", settings)
     with pytest.raises(ShardError, match="filtered needs image_scores"):
         run(settings)
-    take_through(stage_dag(settings)["image_scores"], "a", settings)
+    for name in ("image_scores", "document_scores"):
+        take_through(stage_dag(settings)[name], "a", settings)
     scores = Path(paths(settings).output("image_scores"))
     scores.write_bytes(scores.read_bytes()[:-50])
     with pytest.raises(
@@ -198,7 +202,7 @@ def test_only_selection_settings_make_filtered_stale(tmp_path: Path) -> None:
     assert json.loads(json.dumps(STAGE.settings(loose))) == run(loose)[0].settings
 
 
-def test_texts_are_read_in_batches_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_decision_reads_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = "word " * 80_000  # 400 kB
     documents = {f"doc-{number:02}": document(long, sharp_image(number, 8, 8), "two words") for number in range(10)}
     settings = prepared(tmp_path, documents, "[run]\nmax_batch_bytes = 1048576\n")
@@ -211,10 +215,106 @@ def test_texts_are_read_in_batches_of_bounded_size(tmp_path: Path, monkeypatch: 
             yield table
 
     monkeypatch.setattr(parquet_reader, "whole_samples", measured)
-    rows, scores = deciding_tables(paths(settings), (), 2**20)
-    assert len(sizes) == 5  # two documents each
-    assert max(sizes) <= 1048576
+    rows, scores, _ = deciding_tables(paths(settings), (), (), 2**20)
+    assert sum(sizes) < 2000  # of 4 MB
     assert rows.column_names == ["sample_id", "position", "modality", "words"]
     assert rows["words"].to_pylist() == [None, 80_000, None, 2] * 10
     assert scores.num_rows == 10
-    assert deciding_rows(paths(settings).output("normalized"), {}) == rows.combine_chunks()
+
+
+def test_a_field_is_a_column_that_every_row_has(tmp_path: Path) -> None:
+    text = '[selection.own.ids]\nfield = "sample_id"\nnot_in = ["a"]\n'
+    settings = prepared(tmp_path, {"a": document("one", sharp_image(1)), "b": document("two", sharp_image(2))}, text)
+    _, rows, ledger = run(settings)
+    assert {sample_id for sample_id, _, _ in items(rows)} == {"b"}
+    assert {(line["sample_id"], line["reason"], line["detail"]) for line in ledger} == {
+        ("a", "ids_in", "field sample_id is a")
+    }
+
+
+def test_bounds_on_documents_texts_and_fields_are_decided_from_stored_scores(tmp_path: Path) -> None:
+    documents = {
+        "good": document("one two three", sharp_image(1), "four", stats={"copies": 1}),
+        "copied": document("one two three", sharp_image(2), stats={"copies": 7}),
+        "short": document("one", sharp_image(3), stats={"copies": 1}),
+    }
+    text = (
+        "[selection]\ndocument.words.min = 2\ntext.words.min = 2\nmin_words = 1\n"
+        'own.copies = { field = "stats.copies", max = 3 }\n'
+    )
+    settings = prepared(tmp_path, documents, text)
+    record, rows, ledger = run(settings)
+    assert set(items(rows)) == {("good", -1, "metadata"), ("good", 0, "text"), ("good", 1, "image")}
+    dropped = {(row["sample_id"], row["reason"], row["measured"], row["threshold"]) for row in ledger}
+    assert dropped == {
+        ("good", "text_words_below", 1.0, 2.0),
+        ("copied", "copies_above", 7.0, 3.0),
+        ("short", "document_words_below", 1.0, 2.0),
+    }
+    assert record.notes["filters"] == "document_words, text_words, sharpness, qr, ratio, words, copies"
+    stored = pq.read_table(record.outputs["samples"].uri).to_pylist()
+    assert stored == [
+        {"sample_id": "copied", "ratio": 1 / 3, "words": 3.0, "copies": 7.0},
+        {"sample_id": "good", "ratio": 1 / 3, "words": 3.0, "copies": 1.0},
+    ]
+    sources = STAGE.decided_by(settings)
+    assert ("document_scores", "words") in sources
+    assert ("normalized", "stats.copies") in sources
+    values = {}
+    for measure in measures_of(settings.selection):
+        found = shard_facts("a", settings).values_of(measure)
+        values[measure.filter] = None if found is None else sorted(found.tolist())
+    assert values["document_words"] == [1.0, 3.0, 4.0]
+    assert values["text_words"] == [1.0, 1.0, 3.0, 3.0]
+    assert values["words"] == [3.0, 3.0]
+    assert values["copies"] == [1.0, 7.0]
+    selection = measures_of(settings.selection)
+    assert [(one.filter, one.unit, one.rule) for one in selection[:2]] == [
+        ("document_words", "document", "keep ≥ 2"),
+        ("text_words", "text", "keep ≥ 2"),
+    ]
+
+
+def test_a_field_that_no_document_has_is_told_with_similar_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = '[selection]\non_score_error = "warn"\nown.copies = { field = "stats.copis", max = 3 }\n'
+    settings = prepared(tmp_path, {"a": document("one", sharp_image(1), stats={"copies": 4})}, text)
+    run(settings)
+    said = "no document has the field 'stats.copis'; did you mean stats.copies (selection.own)"
+    assert [message for message in caplog.messages if message.endswith(said)]
+    caplog.clear()
+    run(project(tmp_path, text.replace("copis", "copies")))
+    assert not [message for message in caplog.messages if "no document has" in message]
+
+
+def test_numbers_of_fields_are_stored_for_the_reports(tmp_path: Path) -> None:
+    text = (
+        '[selection]\non_score_error = "drop_row"\nown.copies = { field = "stats.copies", max = 3 }\n'
+        'own.tongue = { field = "tongue", in = ["en"] }\n[publish]\nmax_lost_samples = 1.0\n'
+    )
+    documents = {
+        "a": document("one", sharp_image(1), stats={"copies": 4}, tongue="en"),
+        "b": document("two", sharp_image(2), stats={"copies": 1}, tongue="en"),
+        "c": document("three", sharp_image(3), tongue="en"),
+    }
+    settings = prepared(tmp_path, documents, text)
+    record, _, ledger = run(settings)
+    assert {(line["sample_id"], line["reason"]) for line in ledger} == {
+        ("a", "copies_above"),
+        ("c", "unscored"),
+        ("c", "sample_dropped"),
+    }
+    stored = pq.read_table(record.outputs["samples"].uri)
+    assert stored.column_names == ["sample_id", "ratio", "copies"]  # a string is no value of an axis
+    assert stored.select(["sample_id", "copies"]).sort_by("sample_id").to_pylist() == [
+        {"sample_id": "a", "copies": 4.0},
+        {"sample_id": "b", "copies": 1.0},
+        {"sample_id": "c", "copies": None},
+    ]
+    facts = shard_facts("a", settings)
+    (copies,) = (one for one in measures_of(settings.selection) if one.filter == "copies")
+    assert (copies.filter, copies.unit, copies.rule) == ("copies", "document", "keep ≤ 3")
+    values = facts.values_of(copies)
+    assert values is not None
+    assert sorted(values[~np.isnan(values)].tolist()) == [1, 4]

@@ -142,7 +142,7 @@ def test_final_tars_without_a_raw_tar_and_those_of_the_same_content() -> None:
         ShardFacts("b", published=("sha256:1", "final:1")),
         ShardFacts("a", published=("sha256:2", "final:1"), status=gone),  # other bytes, the same rows
         ShardFacts("d", published=("etag:3",)),
-        ShardFacts("c", published=("etag:3",), status=gone),  # the same raw tar, of which nothing was kept
+        ShardFacts("c", published=("etag:3",), status=gone),  # the same raw shard, of which nothing was kept
         ShardFacts("e", published=("sha256:5", "final:5")),
         ShardFacts("f", status=gone),  # its final tar was deleted
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.document import Document, Drop, Item, Score
@@ -70,10 +70,11 @@ def test_nothing_of_the_data_acts_and_all_of_it_is_there(browser: Browser, tmp_p
         assert [url for url in requests if not url.startswith("file:")] == []
         assert messages == []
         assert page.locator("article script, article iframe, article link, article style, article a").count() == 0
-        assert page.locator("article h2").inner_text() == HOSTILE_ID
-        texts = page.locator("article .row.text").all_inner_texts()
-        assert texts[:4] == list(HOSTILE[:4])
-        assert texts[4] == r"control \x1b[31m \x07 and reversed \u202etxt.exe"
+        reads(page.locator("article h2"), HOSTILE_ID)
+        texts = page.locator("article .row.text")
+        for number, text in enumerate(HOSTILE[:4]):
+            reads(texts.nth(number), text)
+        reads(texts.nth(4), r"control \x1b[31m \x07 and reversed \u202etxt.exe")
         assert page.locator("article .row pre").text_content() == CODE
         assert f"<script>{OWN}</script>" in (page.locator("details pre").text_content() or "")
         for text, direction in ((ARABIC, "rtl"), (HEBREW, "rtl"), (HOSTILE[0], "ltr")):
@@ -81,6 +82,17 @@ def test_nothing_of_the_data_acts_and_all_of_it_is_there(browser: Browser, tmp_p
             assert shown_as.evaluate("element => getComputedStyle(element).direction") == direction
         assert int(page.locator("figure img").evaluate("image => image.naturalWidth")) == 64
         keep(page, "documents-hostile")
+
+
+def reads(locator: Locator, text: str) -> None:
+    """Expect that a reader who scrolls to this element sees exactly ``text`` there.
+
+    Articles have ``content-visibility: auto``: Chromium gives the text of one as empty until it has painted it. It
+    paints those near the window, with the next frame.
+    """
+    locator.scroll_into_view_if_needed()
+    expect(locator).to_have_text(text, use_inner_text=True)  # waits, but takes all white space for the same
+    assert locator.inner_text() == text
 
 
 def score(name: str, value: float) -> Score:
@@ -117,14 +129,14 @@ def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
 
 
 def visible(page: Page) -> list[str]:
-    # not the inner text, which is empty while an article outside of the window is not laid out (content-visibility)
+    # not the inner text, which is empty while an article outside of the window is not painted: see `reads`
     return [text.strip()[-1] for text in page.locator("article:visible h2").all_text_contents()]
 
 
 def test_drops_are_struck_through_with_stage_reason_value_and_threshold(page: Page) -> None:
     row = page.locator("#d1 .row.dropped").first
-    assert row.locator(".why").inner_text() == "dropped by filtered: qr_above · measured 0.2, keep < 0.05"
-    assert page.locator("#d4 > .why").inner_text() == "dropped by filtered: ratio_above · measured 2, keep ≤ 0.5"
+    reads(row.locator(".why"), "dropped by filtered: qr_above · measured 0.2, keep < 0.05")
+    reads(page.locator("#d4 > .why"), "dropped by filtered: ratio_above · measured 2, keep ≤ 0.5")
     gone = page.locator("#d4 del")
     assert "line-through" in gone.evaluate("element => getComputedStyle(element).textDecoration")
     kept, dropped = (
@@ -218,7 +230,9 @@ def test_a_long_beginning_of_ids_is_short_in_the_list_and_whole_in_a_copy(browse
         assert entry.bounding_box()["width"] < 60  # type: ignore[index]
         copied = entry.evaluate("e => { getSelection().selectAllChildren(e); return getSelection().toString(); }")
         assert copied == f"{prefix}1"
-        assert page.locator("h2").all_inner_texts() == [f"{prefix}1", f"{prefix}2"]
+        expect(page.locator("h2")).to_have_count(2)
+        for number in (1, 2):
+            reads(page.locator("h2").nth(number - 1), f"{prefix}{number}")
 
 
 @pytest.mark.parametrize("width", [360, 1600])

@@ -12,9 +12,13 @@ from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen
+from interleaved_assets.reporting.documents.document import Document
 from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents, stored_pages
+from interleaved_assets.reporting.documents.text_scores import text_scores
+from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.reporting.dataset.test_report import Page
@@ -89,7 +93,7 @@ def test_positions_that_selection_renumbered_are_those_of_the_document(tmp_path:
     text = '[errors]\non_materialize_error = "{}"\n[selection]\nreindex_positions = true\non_score_error = "warn"\n'
     text += MAY_LOSE_ALL
     warned = project(tmp_path, text.format("warn"))
-    for name in ("normalized", "image_scores", "filtered"):
+    for name in ("normalized", "image_scores", "document_scores", "filtered"):
         take_through(stage_dag(warned)[name], "a", warned)
     strict = project(tmp_path, text.format("drop_row"))
     record = take_through(stage_dag(strict)["final_tars"], "a", strict).record
@@ -187,3 +191,51 @@ def test_files_that_are_no_shards(tmp_path: Path) -> None:
         file_documents(str(tmp_path / "c.tar"), Choice(sample_ids=("x",)), settings)
     empty = write_shard(tmp_path / "empty.tar", {})
     assert file_documents(str(empty), Choice(), settings).documents == []
+
+
+def test_scores_of_documents_and_texts_are_shown_beside_those_of_images(tmp_path: Path) -> None:
+    body = document("one two three", sharp_image(1), "four", language="en")
+    other = document("No {braces} here, no {braces} at all", sharp_image(2), language="de")
+    write_shard(tmp_path / "raw/a.tar", {"d": body, "e": other})
+    text = '[documents]\nscorers = ["characters"]\n[selection]\ndocument.curly_braces = { max = 1 }\n'
+    text += f'text.words = {{ min = 2 }}\nown.spoken = {{ field = "language", in = ["en"] }}\n{MAY_LOSE_ALL}'
+    settings = project(tmp_path, text)
+    page = shard_documents("a", made(settings), Choice())
+    first, second = page.documents
+    found = [[(score.name, score.value, score.passes) for score in item.scores] for item in first.items]
+    assert found[0] == [("text_words", 3, True)]
+    assert found[2] == [("text_words", 1, False)]
+    assert {name for name, *_ in found[1]} >= {"sharpness", "qr"}
+    judged = [(score.name, score.value, score.passes) for score in second.scores][:2]
+    assert judged == [("document_curly_braces", 2, False), ("document_words", 7, None)]
+    assert second.measured["curly_braces"] == 2
+    assert second.measured["upper_case"] == pytest.approx(1 / 36, rel=1e-3)  # "N" of 36 characters
+    shown = " ".join(Page(documents_html(page)).text.split())
+    assert "one two threewords 3 " in shown
+    assert "words of a text, lowest first" in shown
+    assert "12 scores of the documentwords = 7 " in shown
+    assert "curly_braces = 2" in shown
+
+
+def test_a_language_is_shown_as_the_string_it_is(tmp_path: Path) -> None:
+    documents = pa.table(
+        {
+            "sample_id": ["a", "a", "b"],
+            "position": pa.array([-1, 0, -1], pa.int32()),
+            "language": pa.array(["en", "de", None]),
+            "score_error": pa.nulls(3, pa.string()),
+        }
+    )
+    bounds = SelectionSettings.model_validate(
+        {"document": {"language": {"in": ["de", "fr"]}}, "text": {"language": {"not_in": ["en"]}}}
+    )
+    found = text_scores(documents, ["a", "b"], bounds)
+    (of_document,) = found.judged[ImageKey("a", -1)]
+    assert (of_document.label, of_document.string, of_document.passes) == ("language", "en", False)
+    assert of_document.rule == "document_language: en, keep de, fr"
+    (of_text,) = found.judged[ImageKey("a", 0)]
+    assert (of_text.string, of_text.passes, of_text.rule) == ("de", True, "text_language: de, drop en")
+    assert ImageKey("b", -1) not in found.judged
+    assert found.measured == {"a": {"language": "en"}, "b": {}}
+    assert Document("a", (), {}, (of_document,)).extremes() == {}
+    assert text_scores(None, ["a"], bounds) == ({}, {})

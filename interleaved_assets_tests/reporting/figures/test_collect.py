@@ -163,7 +163,7 @@ def test_every_shard_in_order_with_its_status(settings: Settings, tmp_path: Path
 def test_a_final_tar_without_a_raw_tar_is_published_in_a_tree_that_was_copied_too(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """Stamps of copied files are others, and of shards without a raw tar no run comes to compare the contents."""
+    """Stamps of copied files are others, and of shards without a raw shard no run comes to compare the contents."""
     (tmp_path / "raw/a.tar").rename(tmp_path / "raw/renamed.tar")
     take_all(settings, "renamed")
     (tmp_path / "raw/b.tar").unlink()

@@ -54,6 +54,7 @@ def test_its_links_lead_to_ledger_documents_and_report(page: Page) -> None:
     page.get_by_role("link", name="All shards").click()
     page.get_by_role("link", name="web/caf%C3%A9%2C%201").click()
     expect(page.locator("h1")).to_have_text("web/caf%C3%A9%2C%201")
+    page.wait_for_load_state()  # the heading comes before the pictures
     assert int(page.locator("figure img").first.evaluate("image => image.naturalWidth")) > 40
     page.go_back()
     page.get_by_role("link", name="Report on the data set").click()

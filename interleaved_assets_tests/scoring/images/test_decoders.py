@@ -9,7 +9,8 @@ import cv2
 import pytest
 from PIL import Image
 
-from interleaved_assets.scoring.images.decoders import decoders_for_threads, processors
+from interleaved_assets.io.rows.workers import processors
+from interleaved_assets.scoring.images.decoders import decoders_for_threads
 
 
 def settings_of_opencv():

@@ -1,0 +1,69 @@
+"""The work of ``interleaved recipe``: print recipes, and compare the settings in force with one."""
+
+from typing import Any
+
+from rich.table import Table
+
+from interleaved_assets.cli.terminal.console import console, print_json
+from interleaved_assets.settings import as_toml, load_settings, read_recipe, recipe_lines, recipe_names
+
+
+def show_recipes(*, as_json: bool) -> int:
+    """Print a line for each recipe, and return the exit code."""
+    recipes = [read_recipe(name) for name in recipe_names()]
+    if as_json:
+        print_json({one.name: {"title": one.title, "source": one.source, "about": one.about} for one in recipes})
+        return 0
+    table = Table("recipe", "data set", "source", "about")
+    for one in recipes:
+        table.add_row(one.name, one.title, one.source, one.about)
+    console().print(table)
+    return 0
+
+
+def show_recipe(name: str, *, as_json: bool) -> int:
+    """Print the settings of a recipe and what it does not do, and return the exit code."""
+    recipe = read_recipe(name)
+    if as_json:
+        facts = {"name": recipe.name, "title": recipe.title, "source": recipe.source, "about": recipe.about}
+        lacking = [rule._asdict() for rule in recipe.lacking]
+        print_json({**facts, "settings": recipe_lines(recipe), "not_done": lacking})
+        return 0
+    out = console()
+    for line in recipe.text.splitlines():
+        out.print_line(line)
+    out.print()
+    table = Table("not done by this recipe", "its rule", "instead", title=f"Rules of {recipe.title} that are not done")
+    for rule in recipe.lacking:
+        table.add_row(*rule)
+    out.print(table)
+    return 0
+
+
+def show_difference(file: str | None, name: str, *, as_json: bool) -> int:
+    """Print the values of a recipe that are not in force, and return the exit code."""
+    recipe = read_recipe(name)
+    present = load_settings(file).model_dump(mode="json", exclude_none=True)
+    different = {
+        setting: {"recipe": value, "in_force": found}
+        for setting, value in recipe_lines(recipe).items()
+        if (found := _at(present, setting)) != value
+    }
+    if as_json:
+        print_json({"name": recipe.name, "different": different})
+        return 0
+    if not different:
+        console().print_line(f"every value of the recipe {recipe.name} is in force")
+        return 0
+    table = Table("setting", f"recipe {recipe.name}", "in force")
+    for setting, values in different.items():
+        table.add_row(setting, as_toml(values["recipe"]), as_toml(values["in_force"]) or "none")
+    console().print(table)
+    return 0
+
+
+def _at(values: Any, setting: str) -> Any:
+    """Return the value with this dotted name; None if there is none."""
+    for name in setting.split("."):
+        values = values.get(name) if isinstance(values, dict) else None
+    return values

@@ -1,0 +1,13 @@
+"""The built-in formats of shard files. A new format is a file in this folder and its name in the line below."""
+
+from interleaved_assets.io.formats.format import all_formats, format_named, register_format, shard_endings
+from interleaved_assets.io.formats.jsonl import JSONL
+from interleaved_assets.io.formats.parquet import PARQUET
+from interleaved_assets.io.formats.pdf import PDF
+from interleaved_assets.io.formats.tar import TAR
+from interleaved_assets.io.formats.warc import WARC
+
+for _built_in in (TAR, PARQUET, JSONL, WARC, PDF):
+    register_format(_built_in)
+
+__all__ = ["JSONL", "PARQUET", "TAR", "WARC", "all_formats", "format_named", "shard_endings"]

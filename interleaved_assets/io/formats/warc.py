@@ -1,0 +1,37 @@
+"""The format of web archives (WARC): each page a document."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from interleaved_assets.io.formats.format import ShardFormat
+from interleaved_assets.io.warc.settings import WarcSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from interleaved_assets.io.tar.reader import ReadOptions
+
+
+def _read(uri: str, options: "ReadOptions") -> "Iterator[pa.Table]":
+    from interleaved_assets.io.warc.reader import read_warc  # declaring a format loads no reader
+
+    return read_warc(
+        uri,
+        options.sections.get("warc") or WarcSettings(),
+        max_batch_bytes=options.max_batch_bytes,
+        storage_options=options.storage_options,
+        limits=options.limits,
+        notes=options.notes,
+        accept_incomplete=options.accept_incomplete,
+    )
+
+
+def _shortfall(uri: str, options: "ReadOptions") -> str | None:
+    from interleaved_assets.io.warc.reader import warc_shortfall
+
+    return warc_shortfall(uri, options.storage_options)
+
+
+WARC: Final = ShardFormat(
+    name="warc", endings=(".warc", ".warc.gz"), read=_read, magic=b"WARC/", section="warc", shortfall=_shortfall
+)

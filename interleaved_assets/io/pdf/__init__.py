@@ -1,0 +1,1 @@
+"""PDF files: their text in reading order with embedded images in place."""

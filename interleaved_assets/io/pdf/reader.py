@@ -1,0 +1,166 @@
+"""Reader of PDF files: each file a document of its text in reading order, with embedded images in place."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+import pyarrow as pa
+
+from interleaved_assets.io.pdf.settings import PdfSettings
+from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_tables
+from interleaved_assets.io.storage import is_local, local_copy, local_path
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.model.errors import ShardError, row_error
+from interleaved_assets.model.shown import without_credentials
+from interleaved_assets.model.source_ref import build_source_ref, is_unicode
+
+_COLUMNS: Final = pa.schema(
+    [
+        ("pages", pa.int32()),
+        ("pages_without_text", pa.list_(pa.int32())),
+        ("page", pa.int32()),
+        ("title", pa.string()),
+        ("author", pa.string()),
+        ("creator", pa.string()),
+        ("producer", pa.string()),
+        ("creationdate", pa.string()),
+    ]
+)
+_ABOUT: Final = ("title", "author", "creator", "producer", "creationdate")
+_MOST_PAGE_BYTES: Final = 2**28
+
+
+def read_pdf(uri: str, options: ReadOptions, settings: PdfSettings) -> Iterator[pa.Table]:
+    """Yield the rows of a PDF file: one document, whose ``sample_id`` is the name of the file.
+
+    Each text and image has the column ``page``, from 1. The row of the document has ``pages``, its title and other
+    metadata, and ``pages_without_text``: pages without a text layer, such as scans. Pages that cannot be parsed are
+    ``unreadable_page`` errors of their own. A JPEG is copied as it is stored; other images, and those with a mask, are
+    PNG. The file is parsed in a process of its own.
+
+    Raises:
+        StorageError: the file is missing or unreadable.
+        ShardError: it is encrypted or no PDF, or its parser ended or exceeded a limit before the first page.
+    """
+    document = _document(uri, options, settings)
+    notes = Counter[str]() if options.notes is None else options.notes
+    yield from block_tables([document], _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=notes)
+
+
+def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDocument:
+    path = str(local_path(uri)) if is_local(uri) else uri
+    blocks: list[Block] = []
+    without_text: list[int] = []
+    about: dict[str, Any] = {}
+    error: str | None = None
+    pages = read = size = 0
+    with local_copy(uri, options.storage_options) as copy, _parser(copy, settings) as parser:
+        for head, contents in _frames(parser.out):
+            if "refused" in head:
+                raise ShardError(f"{uri} cannot be read as PDF: {_reason(head['refused'])}")
+            if "pages" in head:
+                pages, about = head["pages"], head["about"]
+                continue
+            read = head["page"]
+            size += sum(map(len, contents))
+            if size > options.limits.max_sample_bytes:
+                error = row_error("sample_too_large", f"page {read}: raise max_sample_bytes")
+                break
+            if "error" in head:
+                blocks.append(Block("text", error=row_error("unreadable_page", f"page {read}: {head['error']}")))
+            elif not head["has_text"]:
+                without_text.append(read)
+            blocks += [_block(block, contents, read, options) for block in head["blocks"]]
+        ended = parser.ended() if error is None else None
+    if ended is not None and not pages:
+        raise ShardError(f"{uri} cannot be read as PDF: its parser {ended}")
+    if ended is not None:
+        error = row_error("unreadable_page", f"page {read + 1} and those after it: the parser {ended}")
+    elif error is None and pages > settings.max_pages:
+        error = row_error("document_too_large", f"{pages} pages, over max_pages {settings.max_pages}")
+    fields = {name: str(about[name]) for name in _ABOUT if is_unicode(str(about.get(name, "\ud800")))}
+    return BlockDocument(
+        Path(path).name,
+        blocks,
+        {"pages": pages, "pages_without_text": without_text, **fields},
+        error,
+        build_source_ref(without_credentials(path)),
+    )
+
+
+def _block(block: dict[str, Any], contents: list[bytes], page: int, options: ReadOptions) -> Block:
+    fields = {"page": page}
+    if "text" in block:
+        return Block("text", block["text"], fields=fields)
+    if block["image"] is None:
+        return Block("image", error=block["error"], fields=fields)
+    content = contents[block["image"]]
+    if len(content) > options.limits.max_member_bytes:
+        error = row_error("sample_too_large", f"an image of page {page}: raise max_member_bytes")
+        return Block("image", error=error, fields=fields)
+    return Block("image", content=content, content_type=block["type"], fields=fields)
+
+
+def _reason(text: str) -> str:
+    if "password" in text.lower():
+        return "it is encrypted. Remove its password, or take it out of the raw root"
+    return f"{text}. It is damaged or no PDF: fetch or write it again"
+
+
+class _Parser:
+    """A running parser of one file."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+        assert process.stdout is not None
+        self.out: IO[bytes] = process.stdout
+        self._process, self._seconds = process, seconds
+        self._is_late = threading.Event()
+        self._timer = threading.Timer(seconds, self._stop)
+        self._timer.start()
+
+    def _stop(self) -> None:
+        self._is_late.set()
+        self._process.kill()
+
+    def ended(self) -> str | None:
+        """Wait for the end; return how the parser ended early, None if it read the whole file."""
+        code = self._process.wait()
+        if self._is_late.is_set():
+            return f"took more than reading.pdf.max_seconds {self._seconds:g}"
+        return None if code == 0 else f"ended with code {code}, perhaps over reading.pdf.max_memory"
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self._process.kill()
+        self.out.close()
+        self._process.wait()
+
+
+@contextmanager
+def _parser(path: Path, settings: PdfSettings) -> Iterator[_Parser]:
+    command = [sys.executable, "-m", "interleaved_assets.io.pdf.child", str(path), settings.model_dump_json()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        parser = _Parser(process, settings.max_seconds)
+        try:
+            yield parser
+        finally:
+            parser.close()
+
+
+def _frames(out: IO[bytes]) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
+    """Yield the frames that the parser writes; one that is cut ends them."""
+    while line := out.readline(_MOST_PAGE_BYTES):
+        try:
+            head = json.loads(line)
+        except ValueError:
+            return
+        contents = [out.read(size) for size in head["sizes"]]
+        if [len(content) for content in contents] != head["sizes"]:
+            return
+        yield head, contents

@@ -1,0 +1,1 @@
+"""Web archives: pages to documents of texts and images."""

@@ -1,0 +1,207 @@
+"""Access to the records of a web archive: an index of its pages and images, and their bodies by offset.
+
+fastwarc decodes records. It stops at the first damage, and takes a file that is cut in some places for complete, so
+that the index goes on after damage and checks the end.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final, Literal
+
+from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+
+from interleaved_assets.model.errors import ShardError
+
+_GZIP: Final = b"\x1f\x8b\x08"
+_PLAIN: Final = b"WARC/1."
+_READ_BYTES: Final = 2**16
+_MOST_DAMAGED: Final = 10_000
+"""Damaged places after which the rest of an archive is not searched for records."""
+_LEFT_OUT: Final = (WarcRecordType.resource, WarcRecordType.revisit, WarcRecordType.conversion, WarcRecordType.response)
+_HTML: Final = frozenset(["text/html", "application/xhtml+xml"])
+
+
+@dataclass(frozen=True, slots=True)
+class PageRecord:
+    """The place of a page's record; ``is_cut`` if the archive has not all of its bytes."""
+
+    offset: int
+    is_cut: bool
+
+
+@dataclass
+class ArchiveIndex:
+    """What an archive holds.
+
+    Attributes:
+        pages: the HTML responses with a status from 200 to 299, in the order of the file.
+        images: offset of the first response with an image, by its address without fragment.
+        records: number of records of any type.
+        notes: counts of irregularities and of pages that are left out, by kind.
+        shortfall: what shows that the archive is cut or damaged; None if nothing does.
+    """
+
+    pages: list[PageRecord] = field(default_factory=list)
+    images: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+    shortfall: str | None = None
+
+
+def index_archive(path: Path) -> ArchiveIndex:
+    """Read the archive once and return its index; memory grows by its pages' offsets and its images' addresses.
+
+    Raises:
+        ShardError: no record can be read, or the whole archive is one gzip stream, which has no offsets.
+    """
+    index = ArchiveIndex()
+    with path.open("rb") as file, path.open("rb") as other:
+        magic = _GZIP if file.read(len(_GZIP)) == _GZIP else _PLAIN
+        start, last = 0, -1
+        while index.notes["damaged_places"] < _MOST_DAMAGED:
+            try:
+                for record in _records(file, start):
+                    last = record.stream_pos
+                    if index.records == 1:
+                        _check_offset(other, last, magic, path.name)
+                    _add(index, record)
+                following = _following(file, max(last, start)) if magic == _GZIP else None
+            except (OSError, zlib.error) as error:
+                _note_damage(index, f"{error} after offset {max(last, start)}")
+                following = _find(file, magic, max(last, start) + 1)
+            if following is None:
+                break
+            start = following
+        if index.records == 0:
+            raise ShardError(f"{path.name} is not a web archive, or is damaged so that no record can be read")
+    return index
+
+
+Body = tuple[WarcRecord | None, bytes, str | None]
+"""A record, its body, and what is wrong with the body."""
+
+
+def read_body(file: IO[bytes], offset: int, limit: int) -> Body:
+    """Return the record at ``offset``, up to ``limit`` bytes of its decoded body, and what was wrong with the body.
+
+    A body whose transfer or content encoding is not what the server said is returned as it is stored.
+    """
+    record, body, wrong = _read(file, offset, limit, "all")
+    if wrong is not None and not body:
+        again, stored, _ = _read(file, offset, limit, "none")
+        if stored and not stored.startswith(_GZIP):
+            return again, stored, None
+    return record, body, wrong
+
+
+def address(record: WarcRecord) -> str:
+    """Return the address that a record was fetched from, without fragment and without the brackets of WARC 1.0."""
+    return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>").partition("#")[0]
+
+
+def _records(file: IO[bytes], start: int) -> Iterator[WarcRecord]:
+    file.seek(start)
+    return iter(ArchiveIterator(file, parse_http=True, auto_decode="none"))
+
+
+def _read(
+    file: IO[bytes], offset: int, limit: int, decode: Literal["none", "all"]
+) -> tuple[WarcRecord | None, bytes, str | None]:
+    parts: list[bytes] = []
+    filled, record, wrong = 0, None, None
+    try:
+        file.seek(offset)
+        record = next(iter(ArchiveIterator(file, parse_http=True, auto_decode=decode)))
+        while filled < limit and (part := record.reader.read(min(_READ_BYTES, limit - filled))):
+            parts.append(part)
+            filled += len(part)
+    except (OSError, StopIteration) as error:
+        wrong = str(error) or "it has no record"
+    return record, b"".join(parts), wrong
+
+
+def _add(index: ArchiveIndex, record: WarcRecord) -> None:
+    """Read over ``record`` and add it to ``index``; raise OSError if it is damaged, after it is added."""
+    has_length = "Content-Length" in record.headers
+    index.records += has_length
+    entry = _entry(index, record)
+    is_cut = True
+    try:
+        is_cut = record.reader.consume() != record.content_length or not has_length
+    finally:
+        if entry == "page":
+            index.pages.append(PageRecord(record.stream_pos, is_cut))
+        elif entry == "image" and not is_cut:
+            index.images.setdefault(address(record), record.stream_pos)
+    if is_cut:
+        # a wrong length may have taken the records that follow for its own
+        raise OSError("a record has fewer bytes than its header says")
+
+
+def _entry(index: ArchiveIndex, record: WarcRecord) -> str | None:
+    """Return ``"page"`` or ``"image"`` for the records that matter, and count those that are left out."""
+    if record.record_type != WarcRecordType.response or record.http_headers is None or not address(record):
+        index.notes["records_left_out"] += record.record_type in _LEFT_OUT
+        return None
+    content_type = (record.http_content_type or "").lower()
+    is_ok = 200 <= (record.http_headers.status_code or 0) < 300
+    if content_type in _HTML:
+        index.notes["pages_without_success"] += not is_ok
+        index.notes["pages_cut_by_crawler"] += is_ok and "WARC-Truncated" in record.headers
+        return "page" if is_ok else None
+    return "image" if is_ok and content_type.startswith("image/") else None
+
+
+def _check_offset(file: IO[bytes], offset: int, magic: bytes, name: str) -> None:
+    file.seek(offset)
+    if file.read(len(magic)) != magic and magic == _GZIP:
+        raise ShardError(
+            f"{name}: all records are in one gzip stream, so none can be found again. Write each record as a gzip "
+            "member of its own, as 'warcio recompress' does, or unpack the file."
+        )
+
+
+def _note_damage(index: ArchiveIndex, what: str) -> None:
+    index.notes["damaged_places"] += 1
+    index.shortfall = index.shortfall or what
+
+
+def _find(file: IO[bytes], magic: bytes, start: int) -> int | None:
+    """Return the next offset from ``start`` at which a record may begin; None if there is none."""
+    file.seek(start)
+    kept = b""
+    while block := file.read(2**20):
+        window = kept + block
+        if (at := window.find(magic)) >= 0:
+            return start - len(kept) + at
+        start += len(block)
+        kept = window[-len(magic) + 1 :]
+    return None
+
+
+def _following(file: IO[bytes], offset: int) -> int | None:
+    """Return the offset of the first gzip member with content after the one at ``offset``; None at the end of the file.
+
+    fastwarc ends at an empty member, and at one that is cut, as if the file ended there.
+
+    Raises:
+        OSError: the last member is cut.
+        zlib.error: a member is damaged, or what follows is none.
+    """
+    file.seek(offset)
+    pending = b""
+    is_first = True
+    while pending := pending or file.read(_READ_BYTES):
+        at = file.tell() - len(pending)
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            if member.decompress(pending, _READ_BYTES) and not is_first:
+                return at
+            pending = member.unconsumed_tail
+            if not member.eof and not pending and not (pending := file.read(_READ_BYTES)):
+                raise OSError("the file ends inside a record")
+        pending, is_first = member.unused_data, False
+    return None

@@ -1,0 +1,69 @@
+"""The choice of a page's main content among its blocks, by what HTML and class names say of its parts.
+
+Rules and shares were chosen on the development pages of WCXB; ``benchmarks/warc.py`` measures them.
+"""
+
+from collections import Counter
+from itertools import accumulate
+from typing import Final
+
+from interleaved_assets.io.warc.page import Page, PageBlock, Region
+
+_SHARE_OF_PAGE: Final = 0.5
+"""Share of a page's text above which a ``nav`` or ``footer`` is content: the page misuses the element."""
+_SHARE_OF_MAIN: Final = 0.3
+"""Share of the main text above which a part with a telling class name is content: the name means something else."""
+_LEAST_MAIN: Final = 0.35
+"""Share of a page's text below which its ``main`` or ``article`` is not all of the content: a list has many."""
+_SHORT_LINK: Final = 40
+"""Characters of a text below which it is left out if it is nothing but a link."""
+
+
+def choose_main(page: Page) -> tuple[list[PageBlock], Counter[str], Counter[str]]:
+    """Return the blocks of the main content, and the characters and images of the others, by the part of the page."""
+    blocks, sizes = page.blocks, [len(block.text) for block in page.blocks]
+    parts: list[str | None] = [None] * len(blocks)
+    # the walk leaves inner elements first: outer ones decide first, so that each block is marked once
+    others = [region for region in reversed(page.regions) if region.part not in ("main", "article")]
+    before = [0, *accumulate(sizes)]
+    for region in others:
+        if region.is_certain and before[region.end] - before[region.start] <= _SHARE_OF_PAGE * before[-1]:
+            _mark(parts, region)
+    before = [0, *accumulate(size if part is None else 0 for size, part in zip(sizes, parts, strict=True))]
+    first, last = 0, len(blocks)
+    for part in ("main", "article"):
+        mains = [(before[one.end] - before[one.start], one.start, one.end) for one in page.regions if one.part == part]
+        if mains and (largest := max(mains))[0] > _LEAST_MAIN * before[-1]:
+            _, first, last = largest
+            break
+    most = _SHARE_OF_MAIN * (before[last] - before[first])
+    for region in others:
+        start, end = max(region.start, first), min(region.end, last)
+        if not region.is_certain and start < end and before[end] - before[start] <= most:
+            _mark(parts, region)
+    main: list[PageBlock] = []
+    characters, images = Counter[str](), Counter[str]()
+    for at, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
+        where = parts[at]
+        if where is None and not first <= at < last:
+            where = "outside"
+        elif where is None and _is_link(block, size):
+            where = "links"
+        if where is None:
+            main.append(block)
+        elif block.url is not None:
+            images[where] += 1
+        else:
+            characters[where] += size
+    return main, characters, images
+
+
+def _is_link(block: PageBlock, size: int) -> bool:
+    """Return whether a text is nothing but a short link."""
+    return block.url is None and block.links > 0.8 * size and size < _SHORT_LINK and block.tag in ("li", "div", "p")
+
+
+def _mark(parts: list[str | None], region: Region) -> None:
+    """Note the part of the blocks of ``region``, unless it is inside of one that was noted."""
+    if parts[region.start] is None or parts[region.end - 1] is None:
+        parts[region.start : region.end] = [region.part] * (region.end - region.start)

@@ -1,0 +1,201 @@
+"""Reader of web archives: each page a document of its main content, with the images that the archive has."""
+
+import base64
+import binascii
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import IO, Final
+from urllib.parse import unquote_to_bytes
+
+import pyarrow as pa
+
+from interleaved_assets.io.rows.blocks import IMAGE_URL, Block, BlockDocument, block_schema, block_tables
+from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
+from interleaved_assets.io.storage import StorageOptions, local_copy
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
+from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
+from interleaved_assets.io.warc.html import decode_html, excess
+from interleaved_assets.io.warc.main_content import choose_main
+from interleaved_assets.io.warc.page import PageBlock, parse_page
+from interleaved_assets.io.warc.settings import WarcSettings
+from interleaved_assets.model.errors import IncompleteShard, row_error
+from interleaved_assets.model.shown import without_credentials
+from interleaved_assets.model.source_ref import build_source_ref
+
+logger = logging.getLogger(__name__)
+
+_OF_PAGES: Final = ("url", "title", "language", "fetched_at")
+_OF_IMAGES: Final = (IMAGE_URL, "image_alt", "image_caption")
+_SHOWN: Final = 200
+"""Characters of an address in an error."""
+_LEAST_DATA: Final = 200
+"""Characters below which a ``data:`` URL is no image to learn from: scripts put a larger one in its place."""
+_DATA: Final = re.compile(r"data:(image/[\w.+-]+)((?:;[^,;]{0,100}){0,4}),", re.IGNORECASE)
+
+
+def warc_schema() -> pa.Schema:
+    """Return the schema of the rows of every web archive."""
+    return block_schema(_columns())
+
+
+def read_warc(
+    uri: str,
+    settings: WarcSettings | None = None,
+    *,
+    max_batch_bytes: int | None = None,
+    storage_options: StorageOptions = None,
+    limits: TarLimits = LIMITS,
+    notes: Counter[str] | None = None,
+    accept_incomplete: bool = True,
+) -> Iterator[pa.Table]:
+    """Yield tables of whole documents from a web archive (WARC, plain or gzip), all with :func:`warc_schema`.
+
+    Each successful HTML response is a document: its ``sample_id`` is its address. Images that the archive has, and
+    ``data:`` URLs, have their bytes; the others have the error ``image_not_in_archive``. A last row of a document, with
+    the error ``boilerplate``, says how much text of which parts of the page was left out. Both codes are in
+    :data:`.NOT_IN_SOURCE`. The archive is read twice, the second time by offset. Nothing is downloaded.
+
+    Args:
+        uri: a path or a URL; a remote archive is copied to a temporary file.
+        settings: what is taken of a page.
+        max_batch_bytes: a table ends before the document that would exceed it; None gives one table.
+        storage_options: fsspec options.
+        limits: ``max_member_bytes`` bounds an image, ``max_sample_bytes`` the images of a page together.
+        notes: counts of irregularities that are no row's error, by kind.
+        accept_incomplete: read an archive that is cut or damaged as far as possible.
+
+    Raises:
+        StorageError: the archive is missing or unreadable.
+        ShardError: it is not a web archive, has no readable record, or all its records are in one gzip stream.
+        IncompleteShard: records may be missing, and ``accept_incomplete`` is False.
+    """
+    notes = Counter[str]() if notes is None else notes
+    with local_copy(uri, storage_options) as path:
+        index = index_archive(path)
+        notes.update({kind: count for kind, count in index.notes.items() if count})
+        if index.shortfall is not None:
+            if not accept_incomplete:
+                raise IncompleteShard(
+                    f"{uri}: truncated_shard: {index.shortfall}. Fetch or write it again, or set "
+                    "publish.accept_incomplete to take the pages that can be read."
+                )
+            logger.warning("%s: it is cut or damaged: %s", uri, index.shortfall)
+        if not index.pages:
+            logger.warning("%s: there is no page in it", uri)
+        with path.open("rb") as file:
+            reading = _Reading(file, index, settings or WarcSettings(), limits, without_credentials(uri))
+            yield from block_tables(reading.documents(), _columns(), max_batch_bytes=max_batch_bytes, notes=notes)
+
+
+def warc_shortfall(uri: str, storage_options: StorageOptions = None) -> str | None:
+    """Return what shows that an archive is cut or damaged, None if nothing does."""
+    with local_copy(uri, storage_options) as path:
+        return index_archive(path).shortfall
+
+
+def _columns() -> pa.Schema:
+    return pa.schema([(name, pa.string()) for name in (*_OF_PAGES, *_OF_IMAGES)])
+
+
+class _Reading:
+    """The documents of an open archive."""
+
+    def __init__(
+        self, file: IO[bytes], index: ArchiveIndex, settings: WarcSettings, limits: TarLimits, path: str
+    ) -> None:
+        self._file, self._index, self._settings, self._limits, self._path = file, index, settings, limits, path
+
+    def documents(self) -> Iterator[BlockDocument]:
+        for place in self._index.pages:
+            yield self._document(place)
+
+    def _document(self, place: PageRecord) -> BlockDocument:
+        most = self._settings.max_page_bytes
+        record, body, wrong = read_body(self._file, place.offset, most + 1)
+        url = "" if record is None else address(record)
+        fields: dict[str, str | None] = {"url": url}
+        error, html = None, ""
+        if place.is_cut:
+            error = row_error("truncated_shard", "the archive has not all of this page")
+        elif wrong is not None:
+            error = row_error("undecodable_page", wrong)
+        if len(body) > most:
+            error = row_error("document_too_large", f"the page has more than max_page_bytes {most}")
+        elif record is not None:
+            html = decode_html(body, record.http_charset)
+            if (reason := excess(html)) is not None:
+                error, html = row_error("document_too_large", reason), ""
+            fields["fetched_at"] = record.headers.get("WARC-Date")
+        page = parse_page(html, url)
+        fields |= {"title": page.title, "language": page.language}
+        main, characters, images = page.blocks, Counter[str](), Counter[str]()
+        if self._settings.only_main_content:
+            main, characters, images = choose_main(page)
+        blocks = self._blocks(main)
+        if characters or images:
+            blocks.append(Block("text", error=row_error("boilerplate", _removed(characters, images))))
+        return BlockDocument(url, blocks, fields, error, build_source_ref(self._path, byte_offset=place.offset))
+
+    def _blocks(self, blocks: list[PageBlock]) -> list[Block]:
+        found = []
+        filled = 0
+        for block in blocks:
+            if block.url is None:
+                found.append(Block("text", block.text))
+            elif (image := self._image(block, self._limits.max_sample_bytes - filled)) is not None:
+                found.append(image)
+                filled += len(image.content or b"")
+        return found
+
+    def _image(self, block: PageBlock, room: int) -> Block | None:
+        """Return the row of an image; None for a ``data:`` URL that fills space until scripts replace it."""
+        url = block.url or ""
+        fields = {"image_alt": block.alt, "image_caption": block.caption}
+        if url.startswith("data:"):
+            if len(url) < _LEAST_DATA or url.startswith("data:image/svg"):
+                return None
+            content, problem = _data_bytes(url), "a data: URL that cannot be decoded"
+            where, url = f"{url[:40]}…", ""
+        else:
+            where = url if len(url) <= _SHOWN else f"{url[:_SHOWN]}…"
+            content, problem = self._archived(url)
+        error, kind = None, None if content is None else sniff(content[:SNIFFED_BYTES])
+        if content is not None and kind is None:
+            content, problem = None, "no bitmap image of a known format"
+        if content is not None and len(content) > min(self._limits.max_member_bytes, room):
+            error = row_error("sample_too_large", f"{where}: raise max_member_bytes or max_sample_bytes")
+            content = None
+        elif content is None:
+            error = row_error("image_not_in_archive", f"{where}: {problem}" if problem else where)
+        return Block("image", None, content, kind, url or None, error, fields)
+
+    def _archived(self, url: str) -> tuple[bytes | None, str]:
+        """Return the bytes that the archive has for ``url``, or None and what is wrong with its record, if any."""
+        if (offset := self._index.images.get(url)) is None:
+            return None, ""
+        _, content, wrong = read_body(self._file, offset, self._limits.max_member_bytes + 1)
+        return (None, f"its record is damaged: {wrong}") if wrong else (content, "")
+
+
+def _data_bytes(url: str) -> bytes | None:
+    if (head := _DATA.match(url)) is None:
+        return None
+    content = unquote_to_bytes(url[head.end() :])
+    if "base64" not in head[2].lower():
+        return content
+    try:
+        return base64.b64decode(content + b"=" * (-len(content) % 4))
+    except binascii.Error:
+        return None
+
+
+def _removed(characters: Counter[str], images: Counter[str]) -> str:
+    """Return what was left out: numbers of characters and images, by the part of the page."""
+    parts = ", ".join(f"{part} {size}" for part, size in characters.most_common())
+    return (
+        f"{characters.total()} characters and {images.total()} images are not in the main content"
+        + (f"; characters: {parts}" if parts else "")
+        + ("; images: " + ", ".join(f"{part} {count}" for part, count in images.most_common()) if images else "")
+    )

@@ -1,0 +1,111 @@
+"""The lists of texts and image URLs of a document as ordered blocks."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from interleaved_assets.io.rows.blocks import Block
+from interleaved_assets.io.tar.json_columns import json_text
+from interleaved_assets.model.errors import row_error
+from interleaved_assets.model.source_ref import is_unicode
+
+SIMILARITY: Final = "matched_sim"
+"""Passthrough column of MMC4: the CLIP similarity of an image to its sentence."""
+_SHOWN: Final = 200
+"""Characters of a value in an error."""
+
+
+class UrlLists(NamedTuple):
+    """Parallel lists of texts and image URLs: at each place one of them is None, or the text comes first."""
+
+    texts: Sequence[Any]
+    images: Sequence[Any]
+    similarities: Sequence[float | None] = ()
+    """For each image that is not None, in order; empty if the document has none."""
+
+
+def blocks_of(lists: UrlLists, locators: Mapping[str, str], *, has_store: bool) -> list[Block]:
+    """Return the texts and images in their order.
+
+    An image has a locator, or the error ``image_not_in_store``. A text that is no string gets ``invalid_text``, an
+    image that is no string ``invalid_token``.
+
+    Args:
+        lists: the content of the document.
+        locators: places of images in the store, by URL.
+        has_store: whether there is a store; only the wording of errors depends on it.
+    """
+    blocks: list[Block] = []
+    similarities = iter(lists.similarities)
+    for text, image in zip_longest(lists.texts, lists.images):
+        if isinstance(text, str):
+            blocks.append(Block("text", text))
+        elif text is not None:
+            what = f"entry {len(blocks)} is a {type(text).__name__} and not a string"
+            blocks.append(Block("text", json_text(text), error=row_error("invalid_text", what)))
+        if image is not None:
+            blocks.append(_image(image, next(similarities, None), locators, has_store=has_store))
+    return blocks
+
+
+def _image(image: Any, similarity: float | None, locators: Mapping[str, str], *, has_store: bool) -> Block:
+    fields = {} if similarity is None else {SIMILARITY: similarity}
+    if not isinstance(image, str) or not is_unicode(image):
+        what = "not Unicode" if isinstance(image, str) else f"a {type(image).__name__} and not a URL"
+        what = f"an entry of images is {what}"
+        return Block("image", error=row_error("invalid_token", what), fields=fields)
+    if (locator := locators.get(image)) is not None:
+        return Block("image", url=image, source_ref=locator, fields=fields)
+    why = "" if has_store else ", since reading.urls.image_store is not set"
+    return Block("image", url=image, error=row_error("image_not_in_store", image[:_SHOWN] + why), fields=fields)
+
+
+def is_mmc4(record: Mapping[str, Any]) -> bool:
+    """Return whether a record has the two lists of MMC4 (arXiv 2304.06939) and not parallel ones."""
+    return isinstance(record.get("text_list"), list) and isinstance(record.get("image_info"), list)
+
+
+def mmc4_lists(record: Mapping[str, Any]) -> UrlLists:
+    """Return the sentences of an MMC4 document, each after the images whose ``matched_text_index`` names it.
+
+    Images without a valid index come last. The URL is ``raw_url``.
+    """
+    sentences: list[Any] = record["text_list"]
+    matched: dict[int, list[Any]] = defaultdict(list)
+    for info in record["image_info"]:
+        index: Any = info.get("matched_text_index") if isinstance(info, dict) else None
+        is_place = type(index) is int and 0 <= index < len(sentences)
+        matched[index if is_place else len(sentences)].append(info)
+    texts: list[Any] = []
+    images: list[Any] = []
+    similarities: list[float | None] = []
+    for place in range(len(sentences) + 1):
+        for info in matched.get(place, ()):
+            url = info.get("raw_url") if isinstance(info, dict) else info
+            similarity: Any = info.get(SIMILARITY) if isinstance(info, dict) else None
+            texts.append(None)
+            images.append({} if url is None else url)
+            similarities.append(similarity if type(similarity) is float else None)
+        if place < len(sentences):
+            texts.append(sentences[place])
+            images.append(None)
+    return UrlLists(texts, images, similarities)
+
+
+def sample_id_of(fields: Mapping[str, Any]) -> str | None:
+    """Return the URL of a document; None if it has none.
+
+    OBELICS and OmniCorpus have it in ``general_metadata``, which is an object or its JSON.
+    """
+    url = fields.get("url")
+    if not isinstance(url, str):
+        general = fields.get("general_metadata")
+        if isinstance(general, str):
+            try:
+                general = json.loads(general)
+            except (ValueError, RecursionError):
+                general = None
+        url = general.get("url") if isinstance(general, dict) else None
+    return url if isinstance(url, str) and url and is_unicode(url) else None

@@ -1,0 +1,210 @@
+"""Reader of JSONL: a document a line, with its lists of texts and image URLs."""
+
+import gzip
+import json
+import logging
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import IO, Any, Final, NamedTuple, cast
+
+import pyarrow as pa
+
+from interleaved_assets.io.rows.blocks import IMAGE_URL, BlockDocument, block_tables
+from interleaved_assets.io.storage import is_local, local_path, open_input
+from interleaved_assets.io.tar.documents import Document, read_document, too_large_document
+from interleaved_assets.io.tar.json_columns import is_json, json_text
+from interleaved_assets.io.tar.layout import ID_COLUMN
+from interleaved_assets.io.tar.passthrough import ColumnTypes
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.tar.samples import observe_document
+from interleaved_assets.io.web_documents.blocks import (
+    SIMILARITY,
+    UrlLists,
+    blocks_of,
+    is_mmc4,
+    mmc4_lists,
+    sample_id_of,
+)
+from interleaved_assets.io.web_documents.image_store import find_images, with_images
+from interleaved_assets.io.web_documents.settings import UrlSettings
+from interleaved_assets.model.columns import RESERVED_COLUMNS
+from interleaved_assets.model.errors import IncompleteShard
+from interleaved_assets.model.shown import without_credentials
+from interleaved_assets.model.source_ref import build_source_ref
+
+logger = logging.getLogger(__name__)
+
+_GZIP: Final = b"\x1f\x8b"
+_MMC4: Final = b'"text_list"'
+_OWN: Final = (IMAGE_URL, SIMILARITY)
+
+
+class _Line(NamedTuple):
+    """A line of the file that is not blank; numbers from 1, offset and size in bytes of the unpacked file."""
+
+    number: int
+    offset: int
+    size: int
+    content: bytes | None
+    """The line; None if it is longer than ``max_document_bytes``."""
+
+
+def read_jsonl(uri: str, options: ReadOptions, settings: UrlSettings) -> Iterator[pa.Table]:
+    """Yield tables of whole documents from a JSONL file, plain or gzip; all have the same schema.
+
+    A line with the lists ``texts`` and ``images`` of ``options.layout``, or with those of MMC4, is a document. Its
+    ``sample_id`` is the field that the layout names, else its ``sample_id``, else its ``url``, else the number of the
+    line. All other fields are passthrough columns. A line that is no JSON object has the error ``invalid_json``. The
+    file is read twice: for the types of its columns, and for its rows.
+
+    Raises:
+        StorageError: the file or the store is missing or unreadable.
+        ShardError: the store is none of img2dataset's.
+        IncompleteShard: the file is cut or damaged, and ``options.accept_incomplete`` is False.
+    """
+    columns, urls, has_similarities = ColumnTypes(options.layout.fields), set[str](), False
+    shortfall = None
+    with _Lines(uri, options) as lines:
+        for line in lines:
+            document, lists = _parsed(line, options)
+            if excess := columns.excess_with(set(document.fields), (), options.limits.max_columns):
+                document = too_large_document(f"with its fields the shard would have {excess}")
+            observe_document(columns, document)
+            if (stated := document.fields.get(ID_COLUMN)) is not None and stated != document.own_id:
+                columns.observe(ID_COLUMN, [stated])
+            urls.update(url for url in lists.images if isinstance(url, str))
+            has_similarities |= any(lists.similarities)
+        shortfall = lines.shortfall
+    if shortfall is not None:
+        if not options.accept_incomplete:
+            raise IncompleteShard(
+                f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete to "
+                "take the lines that can be read."
+            )
+        logger.warning("%s: it is cut or damaged: %s", uri, shortfall)
+    store = settings.image_store
+    locators = {} if store is None else find_images(store, urls, options)
+    own = [column for column in columns.schema() if column.name not in {*RESERVED_COLUMNS, *_OWN}]
+    of_images = [(IMAGE_URL, pa.string()), *([(SIMILARITY, pa.float64())] if has_similarities else [])]
+    types = pa.schema([*of_images, *own])
+    notes = Counter[str]() if options.notes is None else options.notes
+    documents = _documents(uri, options, types, locators, has_store=store is not None)
+    for table in block_tables(documents, types, max_batch_bytes=options.max_batch_bytes, notes=notes):
+        yield from with_images(table, uri, options, store)
+
+
+def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
+    """Return what shows that a compressed file is cut or damaged, None if nothing does."""
+    with _Lines(uri, options) as lines:
+        for _ in lines:
+            pass
+        return lines.shortfall
+
+
+def _documents(
+    uri: str, options: ReadOptions, types: pa.Schema, locators: dict[str, str], *, has_store: bool
+) -> Iterator[BlockDocument]:
+    path = str(local_path(uri)) if is_local(uri) else uri
+    name = path.rpartition("/")[2]
+    with _Lines(uri, options) as lines:
+        for line in lines:
+            document, lists = _parsed(line, options)
+            known = {
+                column: value
+                for column, value in document.fields.items()
+                if column in types.names and not (column == ID_COLUMN and value == document.own_id)
+            }
+            place = (line.offset, line.size) if lines.has_offsets else (None, None)
+            yield BlockDocument(
+                document.own_id or sample_id_of(document.fields) or f"{name}:{line.number}",
+                blocks_of(lists, locators, has_store=has_store),
+                {column: _cell(value, types.field(column).type) for column, value in known.items()},
+                document.error,
+                build_source_ref(without_credentials(path), None, *place),
+            )
+
+
+def _parsed(line: _Line, options: ReadOptions) -> tuple[Document, UrlLists]:
+    """Return the document of a line, its lists apart."""
+    if line.content is None:
+        too_long = f"a line of more than max_document_bytes {options.limits.max_document_bytes}"
+        return too_large_document(too_long), UrlLists((), ())
+    content, lists = line.content, None
+    if _MMC4 in content and (record := _object(content)) is not None and is_mmc4(record):
+        lists = mmc4_lists(record)
+        del record["text_list"]
+        content = json.dumps(record).encode()
+    layout = replace(
+        options.layout,
+        layout="interleaved",
+        sample_id_field=options.layout.sample_id_field or "sample_id",
+        per_image_fields=(),
+        per_text_fields=(),
+    )
+    document = read_document(content, layout, "", options.limits)
+    lists = lists or UrlLists(document.texts, document.images)
+    # the columns of blocks are not those of the document
+    document.fields = {f"{name}_" if name in _OWN else name: value for name, value in document.fields.items()}
+    return document, lists
+
+
+def _object(content: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError):
+        return None  # read_document says what is wrong
+    return record if isinstance(record, dict) else None
+
+
+def _cell(value: Any, dtype: pa.DataType) -> Any:
+    return json_text(value) if value is not None and is_json(dtype) else value
+
+
+class _Lines:
+    """The lines of a file, one after another. No line above ``max_document_bytes`` is held in memory.
+
+    Attributes:
+        has_offsets: whether the offsets of lines are those in the file, which they are not if it is compressed.
+        shortfall: the reason why lines may be missing, once all are read; else None.
+    """
+
+    def __init__(self, uri: str, options: ReadOptions) -> None:
+        self._uri, self._options = uri, options
+        self._stack = ExitStack()
+        self.has_offsets = True
+        self.shortfall: str | None = None
+
+    def __enter__(self) -> "_Lines":
+        raw = self._stack.enter_context(open_input(self._uri, self._options.storage_options))
+        self._file: IO[bytes] = raw
+        if raw.read(len(_GZIP)) == _GZIP:
+            self.has_offsets = False
+            raw.seek(0)
+            self._file = cast(IO[bytes], self._stack.enter_context(gzip.GzipFile(fileobj=raw)))
+        else:
+            raw.seek(0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __iter__(self) -> Iterator[_Line]:
+        most, offset, number = self._options.limits.max_document_bytes, 0, 0
+        try:
+            while line := self._file.readline(most + 1):
+                number += 1
+                size = len(line)
+                if size > most and not line.endswith(b"\n"):
+                    while rest := self._file.readline(most + 1):
+                        size += len(rest)
+                        if rest.endswith(b"\n"):
+                            break
+                    yield _Line(number, offset, size, None)
+                elif line.strip():
+                    yield _Line(number, offset, size, line)
+                offset += size
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            self.shortfall = f"line {number + 1} cannot be unpacked: {error}"

@@ -1,0 +1,110 @@
+"""Reader of Parquet with a document a row: lists of texts and image URLs, as OBELICS and MINT-1T publish them."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
+from interleaved_assets.io.rows.blocks import IMAGE_URL, BlockDocument, block_tables
+from interleaved_assets.io.storage import is_local, local_path
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.web_documents.blocks import UrlLists, blocks_of, sample_id_of
+from interleaved_assets.io.web_documents.image_store import find_images, with_images
+from interleaved_assets.io.web_documents.settings import UrlSettings
+from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
+from interleaved_assets.model.errors import ShardError, row_error
+from interleaved_assets.model.shown import without_credentials
+from interleaved_assets.model.source_ref import build_source_ref
+
+_STEP_BYTES: Final = 2**26
+_ID: Final = "sample_id"
+_URL_COLUMNS: Final = ("url", "general_metadata")
+
+
+def has_url_lists(uri: str, options: ReadOptions) -> bool:
+    """Return whether a Parquet file has the two lists of ``options.layout``, and not the columns of the row model."""
+    with open_parquet(uri, options.storage_options) as source:
+        names = set(source.schema.names)
+        lists = {options.layout.texts_field, options.layout.images_field}
+        return lists <= names and not set(REQUIRED_COLUMNS) <= names
+
+
+def read_url_parquet(uri: str, options: ReadOptions, settings: UrlSettings) -> Iterator[pa.Table]:
+    """Yield tables of whole documents from a Parquet file with lists; all have the same schema.
+
+    The ``sample_id`` is the column that the layout names, else ``sample_id``, else ``url``, also in
+    ``general_metadata``, else the number of the row. All other columns are passthrough columns with their types.
+
+    Raises:
+        StorageError: the file or the store is missing or unreadable.
+        ShardError: the file is damaged, or its lists are none; the store is none of img2dataset's.
+    """
+    store, layout = settings.image_store, options.layout
+    with open_parquet(uri, options.storage_options) as source:
+        _check_lists(source, options)
+        urls = set[str]()
+        if store is not None:
+            for table in source.rows([layout.images_field], _STEP_BYTES):
+                for images in table[layout.images_field].to_pylist():
+                    urls.update(url for url in images or () if isinstance(url, str))
+        locators = {} if store is None else find_images(store, urls, options)
+        kept = _passthrough(source, options)
+        types = pa.schema([(IMAGE_URL, pa.string()), *kept.values()])
+        documents = _documents(source, options, kept, locators, has_store=store is not None)
+        for table in block_tables(documents, types, max_batch_bytes=options.max_batch_bytes, notes=options.notes):
+            yield from with_images(table, uri, options, store)
+
+
+def _check_lists(source: ParquetSource, options: ReadOptions) -> None:
+    for name in (options.layout.texts_field, options.layout.images_field):
+        dtype = source.schema.field(name).type
+        if not (pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype)):
+            raise ShardError(f"{source.uri}: the column {name} is {dtype}, and has to be a list of texts or URLs")
+
+
+def _passthrough(source: ParquetSource, options: ReadOptions) -> dict[str, pa.Field]:
+    """Return the field of each column that passes through, by its name in the file.
+
+    A name that the row model has for itself gets an underscore at its end, as from tars.
+    """
+    layout = options.layout
+    names = [name for name in source.schema.names if name not in (layout.texts_field, layout.images_field)]
+    taken = {*names, IMAGE_URL, *RESERVED_COLUMNS}
+    found: dict[str, pa.Field] = {}
+    for name in names:
+        own = name
+        while own == IMAGE_URL or own in RESERVED_COLUMNS or (own != name and own in taken):
+            own += "_"
+        if layout.fields is None or own in layout.fields:
+            found[name] = source.schema.field(name).with_name(own)
+    return found
+
+
+def _documents(
+    source: ParquetSource, options: ReadOptions, kept: dict[str, pa.Field], locators: dict[str, str], *, has_store: bool
+) -> Iterator[BlockDocument]:
+    layout, most = options.layout, options.limits.max_document_bytes
+    path = str(local_path(source.uri)) if is_local(source.uri) else source.uri
+    file, locator = path.rpartition("/")[2], build_source_ref(without_credentials(path))
+    ids = [name for name in (layout.sample_id_field, _ID) if name is not None]
+    columns = {layout.texts_field, layout.images_field, *kept, *ids, *_URL_COLUMNS}
+    step = min(options.max_batch_bytes or _STEP_BYTES, _STEP_BYTES)
+    number = 0
+    for table in source.rows(columns, step):
+        for row in table.to_pylist():
+            number += 1
+            own = next((str(row[name]) for name in ids if row.get(name) not in (None, "")), None)
+            lists = UrlLists(row[layout.texts_field] or (), row[layout.images_field] or ())
+            size = sum(len(text) for text in (*lists.texts, *lists.images) if isinstance(text, str))
+            error = None
+            if size > most:
+                error = row_error("document_too_large", f"{size} characters, over max_document_bytes {most}")
+                lists = UrlLists((), ())
+            yield BlockDocument(
+                own or sample_id_of(row) or f"{file}:{number}",
+                blocks_of(lists, locators, has_store=has_store),
+                {field.name: row[name] for name, field in kept.items() if name != _ID or str(row[name]) != own},
+                error,
+                locator,
+            )

@@ -1,0 +1,13 @@
+"""The settings of reading documents that name their images by URL."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class UrlSettings(BaseModel):
+    """Documents that name their images by URL, in JSONL and Parquet: the place of the images."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+
+    image_store: str | None = None
+    """Folder or URL with tars that img2dataset downloaded, each with its Parquet file beside it. Images that are not in
+    it go to the ledger as image_not_in_store. Default none: all of them."""

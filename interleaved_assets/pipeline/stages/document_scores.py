@@ -1,0 +1,58 @@
+"""The stage ``document_scores``: the measurements of each document and of each text."""
+
+import json
+from typing import Final
+
+from interleaved_assets.model.columns import IMAGE_KEY
+from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.schemas import DOCUMENT_SCORE_SCHEMA
+from interleaved_assets.pipeline.checks.scores import DOCUMENT_SCORES_IN_RANGE, EVERY_DOCUMENT_SCORED
+from interleaved_assets.pipeline.run.stage import Display, SourceColumn, Stage, columns_of, work
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
+from interleaved_assets.pipeline.stages.names import rows_stage
+from interleaved_assets.scoring.protocol.registry import (
+    document_columns,
+    score_columns,
+    scoring_packages,
+    scoring_version,
+)
+from interleaved_assets.scoring.texts.lists import SETTINGS as LISTS
+from interleaved_assets.scoring.texts.lists import list_versions
+from interleaved_assets.settings import Settings
+
+WORK: Final = "interleaved_assets.pipeline.tasks.document_scores:score"
+
+
+def declare(settings: Settings) -> Stage:
+    """Return the stage."""
+    return Stage(
+        NAME,
+        (rows_stage(settings),),
+        version=1,
+        settings=lambda settings: dict(json.loads(scoring_version(settings.documents))),
+        run=work(WORK),
+        files=_lists,
+        packages=lambda settings: scoring_packages(settings.documents),
+        checks=(ROWS_WITHOUT_ERROR, EVERY_DOCUMENT_SCORED, DOCUMENT_SCORES_IN_RANGE, DOCUMENT_SCORE_SCHEMA),
+        columns=lambda settings: score_columns(settings.documents),
+        made_from=_made_from,
+        display=Display(
+            "One row per document (position -1) and one per text: words and the measures of the scorers in "
+            "documents.scorers. No image is read. Measured once; thresholds are applied in filtered.",
+            "score",
+            frozenset({"parquet"}),
+        ),
+    )
+
+
+def _lists(settings: Settings) -> dict[str, str]:
+    """Return the version of each list of words that the settings name."""
+    return list_versions({f"documents.{name}": getattr(settings.documents, name) for name in LISTS})
+
+
+def _made_from(column: str, settings: Settings) -> tuple[SourceColumn, ...]:
+    if column in IMAGE_KEY:
+        return columns_of(rows_stage(settings), column)
+    scorer = document_columns().get(column)
+    fields = [getattr(settings.documents, option).partition(".")[0] for option in scorer.fields] if scorer else []
+    return columns_of(rows_stage(settings), "modality", *(fields or ["text_content"]))

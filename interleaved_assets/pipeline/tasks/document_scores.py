@@ -1,0 +1,46 @@
+"""The work of document_scores: measure each document and each text of a shard."""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.parquet.reader import parquet_shard_schema
+from interleaved_assets.io.rows.batches import prefetch
+from interleaved_assets.model.columns import METADATA_POSITION
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.fields import absent_field
+from interleaved_assets.pipeline.run.counts import RowCounter, write_scores
+from interleaved_assets.pipeline.run.record import Counts
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
+from interleaved_assets.pipeline.stages.names import rows_stage
+from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, WORDS, document_fields, score_groups
+from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.texts import score_documents, text_columns
+
+_BATCH_BYTES: Final = 16 * 2**20
+"""Bytes of a batch: smaller than a shard, so that texts are measured while others are read."""
+
+
+def score(shard: ShardTask) -> Work:
+    """Measure each text once, and write ``document_scores/<key>.parquet`` in the order of the rows."""
+    settings = shard.settings.documents
+    source = rows_stage(shard.settings)
+    schema = parquet_shard_schema(shard.paths.output(source), storage_options=shard.options)
+    fields = document_fields(settings)
+    columns = text_columns(schema.names, fields)
+    looks_for_words = settings.url_words is not None and "url" in settings.scorers
+    if looks_for_words and (absent := absent_field(schema, settings.url_field)):
+        raise OptionError(f"documents.url_field: shard {shard.key}: {absent}")
+    seen = RowCounter()
+    scored: list[pa.Table] = [scores_schema(settings).empty_table()]
+    for table in prefetch(shard.rows_of(source, columns, _BATCH_BYTES, with_bytes=False)):
+        seen.add(table)
+        scored.append(score_documents(table, settings))
+    scores = pa.concat_tables(scored)
+    groups = {WORDS: score_groups(settings)[WORDS]}  # others are null where they have no meaning
+    work = write_scores(scores, shard.paths.output(NAME), shard.options, ERROR_COLUMN, groups)
+    documents = pc.sum(pc.equal(scores["position"], METADATA_POSITION), min_count=0).as_py()
+    made = Counts(rows=scores.num_rows, samples=documents, texts=scores.num_rows - documents)
+    return work.model_copy(update={"counts_in": seen.counts, "counts_out": made})

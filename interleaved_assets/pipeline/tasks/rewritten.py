@@ -1,0 +1,67 @@
+"""The work of rewritten: apply the functions of ``[rewriting]`` to the texts, and account for every change."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.parquet.reader import parquet_shard_schema
+from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.rows.batches import prefetch
+from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNREFERENCED, UNREFERENCED_IMAGES, image_members
+from interleaved_assets.pipeline.run.counts import column_facts, write_kept
+from interleaved_assets.pipeline.run.record import Facts, OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Work
+from interleaved_assets.pipeline.stages.names import NORMALIZED
+from interleaved_assets.pipeline.stages.names import REWRITTEN as NAME
+from interleaved_assets.rewriting.changes import CHANGED, CHANGES_SCHEMA
+from interleaved_assets.rewriting.functions import load_functions
+from interleaved_assets.rewriting.rewrite import rewrite
+from interleaved_assets.settings.shard_paths import CHANGES
+
+
+def rewrite_rows(shard: ShardTask) -> Work:
+    """Write the rows after all functions, the ledger of the dropped rows, and the ledger of changes."""
+    functions = load_functions(shard.settings.rewriting.functions)
+    schema = parquet_shard_schema(shard.paths.output(NORMALIZED), storage_options=shard.options)
+    changed = Counter[str]()
+    with (
+        parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
+        parquet_shard(shard.paths.changes(), CHANGES_SCHEMA, storage_options=shard.options) as changes_file,
+        parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
+    ):
+
+        def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+            result = rewrite(table, functions, stage=NAME, shard=shard.key)
+            changed.update(_changed_rows(result.changes))
+            changes_file.write(result.changes)
+            return result.rows, result.ledger
+
+        name = f"shard {shard.key}, {NAME}"
+        facts, dropped = write_kept(
+            prefetch(shard.rows_of(NORMALIZED, with_bytes=False)), choose, rows_file.write, name
+        )
+        ledger_file.write(dropped)
+    return Work(
+        outputs={
+            "rows": OutputFile.of(rows_file),
+            "ledger": OutputFile.of(ledger_file),
+            CHANGES: OutputFile.of(changes_file),
+        },
+        **facts.model_dump(include={"counts_in", "counts_out", "dropped"}),
+        **column_facts(rows_file.schema),
+        counted=facts.counted | _counted_before(shard.read[NORMALIZED]),
+        notes={f"rows_changed/{function}": changed[function] for function in functions},
+    )
+
+
+def _changed_rows(changes: pa.Table) -> dict[str, int]:
+    functions = changes.filter(pc.equal(changes["kind"], CHANGED))["function"]
+    return {line["values"]: line["counts"] for line in pc.value_counts(functions).to_pylist()}
+
+
+def _counted_before(normalized: Facts) -> dict[str, int]:
+    """Return the counts of the raw shard that later stages read from the record of the rows."""
+    members = {name: normalized.counted.get(name, 0) for name in (UNREFERENCED, UNREFERENCED_IMAGES)}
+    return {**members, IMAGE_MEMBERS: image_members(normalized)}

@@ -1,0 +1,112 @@
+"""The stored scores of documents and texts for their page: those with bounds, the number of words, and the language."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.model.columns import IMAGE_KEY, METADATA_POSITION
+from interleaved_assets.reporting.documents.document import Score
+from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
+from interleaved_assets.reporting.figures.measures import measure_of
+from interleaved_assets.reporting.wording import text
+from interleaved_assets.scoring.protocol.filter import TextFilter
+from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN
+from interleaved_assets.selection.filters import UNITS, text_filter_name
+from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.selection.texts import failed_strings
+
+_ALWAYS: Final = ("words", "language")
+"""The scores that are shown without a bound too."""
+
+
+class TextScores(NamedTuple):
+    """The scores of some documents and of their texts.
+
+    Attributes:
+        judged: by document (position -1) and text, the scores with bounds, words and language.
+        measured: by document, all its stored scores as JSON values.
+    """
+
+    judged: Mapping[ImageKey, Sequence[Score]]
+    measured: Mapping[str, Mapping[str, Any]]
+
+
+def text_scores(documents: pa.Table | None, sample_ids: Sequence[str], selection: SelectionSettings) -> TextScores:
+    """Return the scores of the documents ``sample_ids`` from the table of document scores, if there is one."""
+    if documents is None:
+        return TextScores({}, {})
+    documents = documents.filter(pc.is_in(documents["sample_id"].cast(pa.string()), pa.array(sample_ids, pa.string())))
+    is_document = pc.equal(documents["position"], METADATA_POSITION)
+    parts = {"document": documents.filter(is_document), "text": documents.filter(pc.invert(is_document))}
+    bounded = [judge for name in selection.active_filters() if isinstance(judge := selection.find(name), TextFilter)]
+    others = [TextFilter(text_filter_name(of, column), column, of) for of in UNITS for column in _ALWAYS]
+    judges = {judge.name: judge for judge in (*bounded, *others)}
+    found: dict[ImageKey, list[Score]] = defaultdict(list)
+    for judge in judges.values():
+        part = parts[judge.of]
+        if judge.column in part.column_names:
+            for key, score in zip(image_keys(part), _scores(judge, part[judge.column], selection), strict=True):
+                if score is not None:
+                    found[key].append(score)
+    return TextScores(found, _measured(parts["document"]))
+
+
+def _scores(judge: TextFilter, column: pa.ChunkedArray, selection: SelectionSettings) -> list[Score | None]:
+    """Return the score of each document or text, None for one that is missing."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return _of_strings(judge, column, selection)
+    measure = measure_of(judge.name, selection)
+    values = np.asarray(pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy())
+    return [
+        None
+        if math.isnan(value)
+        else Score(
+            judge.name,
+            measure.shown.short,
+            value,
+            kept if measure.has_bounds else None,
+            f"{measure.shown.label}: {text.score(value)}, {measure.rule}",
+        )
+        for value, kept in zip(values.tolist(), measure.keeps(values).tolist(), strict=True)
+    ]
+
+
+def _of_strings(judge: TextFilter, column: pa.ChunkedArray, selection: SelectionSettings) -> list[Score | None]:
+    given, label = selection.given(judge.name), measure_of(judge.name, selection).shown.short
+    values = column.combine_chunks()
+    not_kept, refused = failed_strings(values, given)
+    parts = [f"keep {', '.join(given.kept)}"] if given.kept is not None else []
+    parts += [f"drop {', '.join(given.not_in)}"] if given.not_in is not None else []
+    rule = " and ".join(parts) or "no bound"
+    return [
+        None
+        if value is None
+        else Score(
+            judge.name,
+            label,
+            math.nan,
+            not failed if given.has_lists else None,
+            f"{judge.name}: {value}, {rule}",
+            value,
+        )
+        for value, failed in zip(values.to_pylist(), (not_kept | refused).tolist(), strict=True)
+    ]
+
+
+def _measured(documents: pa.Table) -> dict[str, dict[str, Any]]:
+    """Return the scores of each document by their columns; a share has four significant digits."""
+    columns = [name for name in documents.column_names if name not in (*IMAGE_KEY, ERROR_COLUMN)]
+    values = [documents[name].to_pylist() for name in columns]
+    return {
+        sample_id: {
+            name: float(f"{value:.4g}") if isinstance(value, float) else value
+            for name, value in zip(columns, row, strict=True)
+            if isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value))
+        }
+        for sample_id, row in zip(documents["sample_id"].to_pylist(), zip(*values, strict=True), strict=True)
+    }

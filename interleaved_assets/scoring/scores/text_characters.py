@@ -1,0 +1,77 @@
+"""Shares of characters of some kinds, and characters and phrases that code and templates leave behind."""
+
+from typing import TYPE_CHECKING
+
+from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.protocol.settings import DocumentSettings
+    from interleaved_assets.scoring.texts.batch import TextBatch
+
+
+def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+    from interleaved_assets.scoring.texts import characters
+    from interleaved_assets.scoring.texts.batch import share
+    from interleaved_assets.scoring.texts.lines import count_places, find_phrase
+    from interleaved_assets.scoring.texts.words import spans_of, words_of
+
+    def share_of(name: int) -> "np.ndarray":
+        return share(batch.count_rows(characters.is_of(batch.classes, name)), batch.characters)
+
+    braces = batch.codes == ord("{")
+    starts, ends = spans_of(batch.white & ~batch.newlines)
+    blanks = batch.with_totals(count_places(batch, starts[ends - starts >= 2]))
+    words = batch.with_totals(words_of(batch).per_text)
+    return (
+        share_of(characters.UPPER),
+        share_of(characters.DIGIT),
+        share_of(characters.SPECIAL),
+        batch.with_totals(batch.count(braces)),
+        batch.with_totals(count_places(batch, find_phrase(batch.codes, "lorem ipsum"))),
+        share(blanks, words),
+    )
+
+
+def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
+    return _measure
+
+
+register_scorer(
+    Scorer(
+        "characters",
+        {
+            "upper_case": "double",
+            "digits": "double",
+            "special_characters": "double",
+            "curly_braces": "int64",
+            "lorem_ipsum": "int64",
+            "blank_runs": "double",
+        },
+        _prepare,
+        about="shares of kinds of characters",
+        ranges={
+            "upper_case": Range(0, 1),
+            "digits": Range(0, 1),
+            "special_characters": Range(0, 1),
+            "curly_braces": Range(low=0),
+            "lorem_ipsum": Range(low=0),
+            "blank_runs": Range(low=0),
+        },
+        meanings={
+            "upper_case": "Share of the characters that are upper-case letters (Lu), 0 to 1.",
+            "digits": "Share of the characters that are decimal digits (Nd), 0 to 1.",
+            "special_characters": "Share of the characters that are white space, numbers, punctuation, symbols, emoji "
+            "or control characters, 0 to 1 (OBELICS).",
+            "curly_braces": "Opening curly braces, from 0; C4 drops documents that have one.",
+            "lorem_ipsum": "Occurrences of 'lorem ipsum' in any case, from 0; C4 drops documents that have one.",
+            "blank_runs": "Runs of two or more blanks within a line / words, from 0.",
+        },
+        section="documents",
+        place=110,
+    )
+)

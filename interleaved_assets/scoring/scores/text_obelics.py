@@ -1,0 +1,156 @@
+"""The rules of OBELICS on texts and documents (arXiv 2306.16527).
+
+Its words are in lower case and without special characters at their ends.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field
+
+from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.protocol.settings import DocumentSettings
+    from interleaved_assets.scoring.texts.batch import TextBatch
+
+_WORDS: Final = 5
+_CHARACTERS: Final = 10
+_FEWEST_TOKENS: Final = 12
+"""Words and marks that a text has to have for its punctuation to be judged."""
+_COLUMNS: Final = {
+    "punctuation": f"Punctuation marks / (words + punctuation marks), 0 to 1; 1 for a text row with fewer than "
+    f"{_FEWEST_TOKENS} of both, which OBELICS does not judge (OBELICS).",
+    "stop_word_share": "Share of the words that are in the list of documents.stop_words, 0 to 1 (OBELICS).",
+    "flagged_words": "Share of the words that are in the list of documents.flagged_words, 0 to 1 (OBELICS).",
+    "repeated_5_words": "Share of the runs of 5 words that occur more than once, 0 to 1 (OBELICS).",
+    "repeated_10_characters": "Share of the runs of 10 characters that are among the most frequent repeated ones, 0 to "
+    "1; as many kinds count as the square root of all kinds (OBELICS).",
+}
+
+
+def _punctuation(batch: "TextBatch") -> "np.ndarray":
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.batch import share
+    from interleaved_assets.scoring.texts.characters import PUNCTUATION, WORD_PART, is_of
+    from interleaved_assets.scoring.texts.lines import count_places
+    from interleaved_assets.scoring.texts.words import spans_of
+
+    is_part = is_of(batch.classes, WORD_PART)
+    marks = batch.with_totals(batch.count(is_of(batch.classes, PUNCTUATION) & ~is_part))
+    tokens = marks + batch.with_totals(count_places(batch, spans_of(is_part)[0]))
+    is_text = batch.rows_from(np.zeros(batch.documents, dtype=bool), np.ones(batch.texts, dtype=bool))
+    return np.where(is_text & (tokens < _FEWEST_TOKENS) & (tokens > 0), 1.0, share(marks, tokens))
+
+
+def _listed(batch: "TextBatch", words: frozenset[str]) -> "np.ndarray":
+    """Return the share of the words of each row that are in the list."""
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.batch import share
+    from interleaved_assets.scoring.texts.words import plain_words_of
+
+    plain = plain_words_of(batch)
+    places, _ = plain.listed(words)
+    listed = np.bincount(plain.text[places], minlength=batch.texts)
+    return share(batch.with_totals(listed), batch.with_totals(plain.per_text))
+
+
+def _repeated_words(batch: "TextBatch") -> "np.ndarray":
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.hashes import run_hashes
+    from interleaved_assets.scoring.texts.repeats import find_repeats
+    from interleaved_assets.scoring.texts.words import plain_words_of
+
+    words = plain_words_of(batch)
+    runs = run_hashes(words.hashes, _WORDS)
+    places = np.arange(len(runs))
+    found: list[np.ndarray] = []
+    for owner, count, total in (
+        (words.document, batch.documents, words.per_document),
+        (words.text, batch.texts, words.per_text),
+    ):
+        # a run that a text repeats is repeated in its document too
+        places = places[owner[places] == owner[places + _WORDS - 1]]
+        repeats = find_repeats(runs[places], owner[places], places)
+        places = np.sort(repeats.places)
+        repeated = np.bincount(owner[places], minlength=count)
+        found.append(repeated / np.maximum(total - _WORDS + 1, 1))
+    return batch.rows_from(*found)
+
+
+def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.hashes import ten_hashes
+    from interleaved_assets.scoring.texts.repeats import repeated_groups, sum_of_largest
+
+    runs = ten_hashes(batch.codes)
+    found: list[np.ndarray] = []
+    for starts, ends in ((batch.document_starts, batch.document_ends), (batch.starts, batch.ends)):
+        total = np.maximum(ends - starts - _CHARACTERS + 1, 0)
+        owners = np.flatnonzero(total)
+        edges = np.column_stack([starts[owners], starts[owners] + total[owners]]).ravel()
+        # runs within an owner alternate with those that leave it
+        within = np.repeat(np.arange(len(edges) + 1) % 2 == 1, np.diff(edges, prepend=0, append=len(runs)))
+        groups_of, sizes = repeated_groups(runs[within], owners, total[owners])
+        groups = np.bincount(groups_of, minlength=len(starts))
+        kinds = total - np.bincount(groups_of, weights=sizes, minlength=len(starts)) + groups
+        most = np.minimum(np.sqrt(kinds).astype(np.int64), groups)
+        found.append(sum_of_largest(groups_of, sizes, most) / np.maximum(total, 1))
+    return batch.rows_from(*found)
+
+
+def _prepare(settings: "DocumentSettings") -> MeasureTexts:
+    from interleaved_assets.scoring.texts.lists import STOP_WORDS, words_in
+
+    stop_words = STOP_WORDS if settings.stop_words is None else words_in(settings.stop_words, "documents.stop_words")
+    flagged = words_in(settings.flagged_words, "documents.flagged_words")
+
+    def measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+        return (
+            _punctuation(batch),
+            _listed(batch, stop_words),
+            _listed(batch, flagged),
+            _repeated_words(batch),
+            _repeated_characters(batch),
+        )
+
+    return measure
+
+
+register_scorer(
+    Scorer(
+        "obelics",
+        dict.fromkeys(_COLUMNS, "double"),
+        _prepare,
+        about="the rules of OBELICS on punctuation, listed words and repetition",
+        ranges=dict.fromkeys(_COLUMNS, Range(0, 1)),
+        meanings=_COLUMNS,
+        options={
+            "stop_words": (
+                str | None,
+                Field(
+                    default=None,
+                    description="File with a word a line that stop_word_share counts. Default none: a list of English "
+                    "function words.",
+                ),
+            ),
+            "flagged_words": (
+                str | None,
+                Field(
+                    default=None,
+                    description="File with a word a line that flagged_words counts. Default none: no word is flagged.",
+                ),
+            ),
+        },
+        section="documents",
+        place=140,
+    )
+)

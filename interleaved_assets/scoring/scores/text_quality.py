@@ -1,0 +1,96 @@
+"""Gopher's rules on the words and lines of a document (arXiv 2112.11446, table A1), as datatrove applies them."""
+
+from typing import TYPE_CHECKING, Final
+
+from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.protocol.settings import DocumentSettings
+    from interleaved_assets.scoring.texts.batch import TextBatch
+
+STOP_WORDS: Final = ("the", "be", "to", "of", "and", "that", "have", "with")
+"""Gopher's stop words: a document has to have two of them."""
+_COLUMNS: Final = {
+    "mean_word_length": "Characters of a word on average, of words that are not all punctuation, from 0 (Gopher).",
+    "letter_words": "Share of the words that have a letter, 0 to 1 (Gopher).",
+    "hashes_per_word": "Signs # / words, from 0 (Gopher).",
+    "ellipses_per_word": "Ellipses (… or three dots) / words, from 0 (Gopher).",
+    "bullet_lines": "Share of the lines that begin with a bullet • or a hyphen, 0 to 1 (Gopher).",
+    "ellipsis_lines": "Share of the lines that end with an ellipsis, 0 to 1 (Gopher).",
+}
+_SHARES: Final = ("letter_words", "bullet_lines", "ellipsis_lines")
+
+
+def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+    import numpy as np
+
+    from interleaved_assets.scoring.texts import characters
+    from interleaved_assets.scoring.texts.batch import share
+    from interleaved_assets.scoring.texts.lines import count_runs, line_marks
+    from interleaved_assets.scoring.texts.words import words_of
+
+    words = words_of(batch)
+    symbols = characters.is_of(batch.classes, characters.PUNCTUATION, characters.CONTROL)
+    is_plain = words.having(~symbols)
+    has_letter = words.having(characters.is_of(batch.classes, characters.LETTER))
+
+    def per_text(of_words: "np.ndarray") -> "np.ndarray":
+        return np.bincount(words.text, weights=of_words, minlength=batch.texts).astype(np.int64)
+
+    count = batch.with_totals(words.per_text)
+    plain = batch.with_totals(per_text(is_plain))
+    hashes = batch.count(batch.codes == ord("#"))
+    ellipses = batch.count(batch.codes == ord("…")) + count_runs(batch, ord("."), 3)
+    lines = line_marks(batch)
+    return (
+        share(batch.with_totals(per_text(words.lengths * is_plain)), plain),
+        share(batch.with_totals(per_text(has_letter)), count),
+        share(batch.with_totals(hashes), count),
+        share(batch.with_totals(ellipses), count),
+        share(lines.bullets, lines.lines),
+        share(lines.ellipses, lines.lines),
+        _stop_words(batch),
+    )
+
+
+def _stop_words(batch: "TextBatch") -> "np.ndarray":
+    """Return how many of Gopher's stop words each row has."""
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.words import words_of
+
+    words, found = words_of(batch), np.zeros(batch.documents + batch.texts, dtype=np.int64)
+    places, which = words.listed(frozenset(STOP_WORDS))
+    for number in range(len(STOP_WORDS)):
+        of_texts = np.bincount(words.text[places[which == number]], minlength=batch.texts) > 0
+        found += batch.rows_from(batch.total(of_texts) > 0, of_texts)
+    return found
+
+
+def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
+    return _measure
+
+
+register_scorer(
+    Scorer(
+        "quality",
+        {**dict.fromkeys(_COLUMNS, "double"), "stop_words": "int64"},
+        _prepare,
+        about="Gopher's rules on words and lines",
+        ranges={
+            **{name: Range(0, 1) if name in _SHARES else Range(low=0) for name in _COLUMNS},
+            "stop_words": Range(0, len(STOP_WORDS)),
+        },
+        meanings={
+            **_COLUMNS,
+            "stop_words": f"How many of the words {', '.join(STOP_WORDS)} occur, 0 to {len(STOP_WORDS)} (Gopher).",
+        },
+        section="documents",
+        place=120,
+    )
+)

@@ -1,0 +1,104 @@
+"""Gopher's rules on repetition within a document (arXiv 2112.11446, table A1), as datatrove applies them."""
+
+from typing import TYPE_CHECKING, Final
+
+from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.protocol.settings import DocumentSettings
+    from interleaved_assets.scoring.texts.batch import TextBatch
+
+_TOP: Final = (2, 3, 4)
+_DUPLICATE: Final = (5, 6, 7, 8, 9, 10)
+_COLUMNS: Final = {
+    "duplicate_lines": "Share of the lines that came before in the document, 0 to 1 (Gopher).",
+    "duplicate_line_characters": "Characters of these lines / characters, 0 to 1 (Gopher).",
+    "duplicate_paragraphs": "Share of the paragraphs that came before in the document, 0 to 1 (Gopher).",
+    "duplicate_paragraph_characters": "Characters of these paragraphs / characters, 0 to 1 (Gopher).",
+    "top_word": "Share of the words that are the most frequent one, 0 to 1.",
+    **{
+        f"top_{length}_gram": f"Characters of the most frequent run of {length} words, all its occurrences together "
+        "/ characters, from 0; above 1 where occurrences overlap (Gopher)."
+        for length in _TOP
+    },
+    **{
+        f"duplicate_{length}_gram": f"Characters in runs of {length} words that came before in the document "
+        "/ characters, 0 to 1; no word counts twice (Gopher)."
+        for length in _DUPLICATE
+    },
+}
+
+
+def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+    from interleaved_assets.scoring.texts.batch import share
+    from interleaved_assets.scoring.texts.lines import repeated_lines, repeated_paragraphs
+
+    characters = batch.characters[batch.row_of_document]
+    found: list[np.ndarray] = []
+    for repeated in (repeated_lines(batch), repeated_paragraphs(batch)):
+        found += [share(repeated.repeated, repeated.elements), share(repeated.characters, characters)]
+    found += _runs(batch, characters)
+    return [batch.documents_only(values) for values in found]
+
+
+def _runs(batch: "TextBatch", characters: "np.ndarray") -> "list[np.ndarray]":
+    """Return the share of the top word, those of the top runs of words and of the duplicate runs, of each document."""
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.batch import share
+    from interleaved_assets.scoring.texts.hashes import longer_runs
+    from interleaved_assets.scoring.texts.repeats import find_repeats, most_frequent, skipping_duplicates
+    from interleaved_assets.scoring.texts.words import words_of
+
+    words = words_of(batch)
+    before = np.append(0, np.cumsum(words.lengths))
+    first = np.cumsum(words.per_document) - words.per_document
+    found = []
+    # a run of words can only occur twice if the runs one word shorter, at its start and after it, do
+    repeated, runs = np.ones(len(words.hashes), dtype=bool), words.hashes
+    for length in range(1, _DUPLICATE[-1] + 1):
+        ends = len(words.hashes) - length + 1
+        places = np.flatnonzero(repeated[: max(ends, 0)])
+        places = places[words.document[places] == words.document[places + length - 1]]
+        runs = longer_runs(runs, words.hashes, length)
+        repeats = find_repeats(runs[places], words.document[places], places)
+        of_length = np.zeros(len(words.hashes) + 1, dtype=bool)
+        of_length[repeats.places] = True
+        repeated = of_length[:-1] & of_length[1:]
+        if length <= _TOP[-1]:
+            place, count = most_frequent(repeats, batch.documents, first)
+            has_run = words.per_document >= length
+            place, last = np.where(has_run, place, 0), np.where(has_run, place + length, 0)
+            size = before[last] - before[place] + length - 1
+            found.append(
+                share(count * has_run, words.per_document) if length == 1 else share(count * size * has_run, characters)
+            )
+        elif length >= _DUPLICATE[0]:
+            place = skipping_duplicates(repeats, length)
+            sizes = before[place + length] - before[place]
+            total = np.bincount(words.document[place], weights=sizes, minlength=batch.documents)
+            found.append(share(total, characters))
+    return found
+
+
+def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
+    return _measure
+
+
+register_scorer(
+    Scorer(
+        "repetition",
+        dict.fromkeys(_COLUMNS, "double"),
+        _prepare,
+        about="Gopher's rules on repetition, of documents only",
+        ranges={name: Range(low=0) if name.endswith("_gram") and "top" in name else Range(0, 1) for name in _COLUMNS},
+        meanings=_COLUMNS,
+        section="documents",
+        place=130,
+    )
+)

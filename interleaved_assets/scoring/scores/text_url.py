@@ -1,0 +1,78 @@
+"""Words in the URL of a document, of a list that the user names."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from interleaved_assets.model.errors import OptionError
+from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.protocol.settings import DocumentSettings
+    from interleaved_assets.scoring.texts.batch import TextBatch
+
+
+def _prepare(settings: "DocumentSettings") -> MeasureTexts:
+    from interleaved_assets.scoring.texts.lists import words_in
+
+    words = words_in(settings.url_words, "documents.url_words")
+
+    def measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+        import numpy as np
+        import pyarrow.compute as pc
+
+        from interleaved_assets.scoring.texts.words import count_parts
+
+        urls = batch.field(settings.url_field)
+        if urls is None and words:
+            raise OptionError(
+                f"documents.url_field: the documents have no field {settings.url_field!r}, in which the words of "
+                "documents.url_words are counted"
+            )
+        if urls is None or not words:
+            return [batch.documents_only(np.zeros(batch.documents, dtype=np.int64))]
+        lower = pc.utf8_lower(pc.fill_null(urls, "")).to_pylist()
+        return [batch.documents_only(count_parts(lower, words))]
+
+    return measure
+
+
+register_scorer(
+    Scorer(
+        "url",
+        {"url_words": "int64"},
+        _prepare,
+        about="listed words in the URL",
+        ranges={"url_words": Range(low=0)},
+        meanings={
+            "url_words": "How many words of the list of documents.url_words occur in the document's URL in any case, "
+            "also as parts of its words, from 0; 0 without a URL (NVIDIA's pipeline); null for a text."
+        },
+        options={
+            "url_words": (
+                str | None,
+                Field(
+                    default=None,
+                    description="File with a word a line that the score url_words looks for in the URL of a document. "
+                    "Default none: no word is counted.",
+                ),
+            ),
+            "url_field": (
+                str,
+                Field(
+                    default="url",
+                    min_length=1,
+                    description="Field of the documents with their URL, by its path, such as meta.url. Default url.",
+                ),
+            ),
+        },
+        fields=("url_field",),
+        section="documents",
+        place=155,
+    )
+)

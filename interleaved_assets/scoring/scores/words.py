@@ -1,0 +1,72 @@
+"""Words, characters, texts and images of documents, which every table of document scores has."""
+
+from typing import TYPE_CHECKING
+
+from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+
+    from interleaved_assets.scoring.protocol.settings import DocumentSettings
+    from interleaved_assets.scoring.texts.batch import TextBatch
+
+
+def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+    """Count words split on white space; images are compared with at least one word, as the filter ``ratio`` does."""
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.words import word_counts
+
+    words = word_counts(batch)
+    of_documents = batch.total(words)
+    longest = np.zeros(batch.documents, dtype=np.int64)
+    np.maximum.at(longest, batch.document_of_text, words)
+    return (
+        batch.with_totals(words),
+        batch.characters,
+        batch.documents_only(batch.images),
+        batch.documents_only(batch.images / np.maximum(of_documents, 1)),
+        batch.documents_only(batch.texts_of_document),
+        batch.documents_only(longest),
+    )
+
+
+def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
+    return _measure
+
+
+register_scorer(
+    Scorer(
+        "words",
+        {
+            "words": "int64",
+            "characters": "int64",
+            "images": "int64",
+            "images_per_word": "double",
+            "texts": "int64",
+            "longest_text": "int64",
+        },
+        _prepare,
+        ranges={
+            "words": Range(low=0),
+            "characters": Range(low=0),
+            "images": Range(low=0),
+            "images_per_word": Range(low=0),
+            "texts": Range(low=0),
+            "longest_text": Range(low=0),
+        },
+        meanings={
+            "words": "Words, split on white space as str.split does, from 0 (Gopher, OBELICS).",
+            "characters": "Code points, from 0; of a document with an empty line between its texts.",
+            "images": "Images of the document, from 0; null for a text.",
+            "images_per_word": "Images / words of the document, at least one word, from 0; null for a text.",
+            "texts": "Text rows of the document, from 0; null for a text.",
+            "longest_text": "Words of the longest text of the document, from 0; null for a text.",
+        },
+        section="documents",
+        place=100,
+    )
+)

@@ -1,0 +1,120 @@
+"""Identities of spans of code points and of runs of words: 64-bit hashes, all of a batch at once.
+
+Two spans with the same characters have the same hash. Two others have it with a probability of about 2 to the -64.
+"""
+
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+Places = NDArray[np.int64]
+
+_BASE = 0x9E3779B97F4A7C15
+_INVERSE = pow(_BASE, -1, 2**64)
+_MIX = np.uint64(0xD6E8FEB86659FD93)
+_STEP = 0xA0761D6478BD642F
+_USUAL = 2**20
+"""Powers that are kept: as many as most batches need."""
+
+
+def _powers(base: int, count: int) -> Hashes:
+    """Return the first ``count`` powers of ``base``, modulo 2 to the 64."""
+    return _usual_powers(base)[:count] if count <= _USUAL else _all_powers(base, count)
+
+
+def _all_powers(base: int, count: int) -> Hashes:
+    found = np.full(count, base, dtype=np.uint64)
+    found[:1] = 1
+    return np.multiply.accumulate(found)
+
+
+@functools.cache
+def _usual_powers(base: int) -> Hashes:
+    return _all_powers(base, _USUAL)
+
+
+class SpanHashes:
+    """The hashes of spans of an array of code points.
+
+    A polynomial of the characters, modulo 2 to the 64: that of a span is the difference of two running sums, divided by
+    the power at its start.
+    """
+
+    def __init__(self, codes: NDArray[np.uint32]) -> None:
+        self._powers, self._inverse = _powers(_BASE, len(codes)), _powers(_INVERSE, len(codes) + 1)
+        values = _values(codes)
+        values *= self._powers
+        self._sums = _sums(values)
+
+    def of(self, starts: Places, ends: Places) -> Hashes:
+        """Return the hash of each span."""
+        return (self._sums[ends] - self._sums[starts]) * self._inverse[starts]
+
+    def changes(
+        self, starts: Places, ends: Places, codes: NDArray[np.uint32], places: Places, others: NDArray[np.uint32]
+    ) -> Hashes:
+        """Return what to add to the hash of each span of ``codes`` for ``others`` at some ascending ``places``."""
+        sums = _sums((_values(others) - _values(codes[places])) * self._powers[places])
+        return (sums[np.searchsorted(places, ends)] - sums[np.searchsorted(places, starts)]) * self._inverse[starts]
+
+
+def ten_hashes(codes: NDArray[np.uint32]) -> Hashes:
+    """Return the hash of the 10 code points from each place on, if there are so many."""
+    one = codes.astype(np.uint64)
+    two = _joined(one, one, 1)
+    four = _joined(two, two, 2)
+    return _joined(_joined(four, four, 4), two, 8)
+
+
+def _joined(first: Hashes, second: Hashes, length: int) -> Hashes:
+    """Return the hashes of spans made of a span of ``length`` with a hash of ``first``, and one of ``second``."""
+    found = first[: max(len(second) - length, 0)] * np.uint64(pow(_STEP, length, 2**64))
+    found += second[length:]
+    return found
+
+
+def _values(codes: NDArray[np.uint32]) -> Hashes:
+    values = codes.astype(np.uint64)
+    values += np.uint64(1)
+    values *= _MIX
+    values ^= values >> np.uint64(29)
+    return values
+
+
+def _sums(values: Hashes) -> Hashes:
+    found = np.zeros(len(values) + 1, dtype=np.uint64)
+    np.cumsum(values, out=found[1:])
+    return found
+
+
+def run_hashes(words: Hashes, length: int) -> Hashes:
+    """Return the hash of the run of ``length`` words from each word on, if there are so many."""
+    found = words[:0]
+    for count in range(1, length + 1):
+        found = longer_runs(found, words, count)
+    return found
+
+
+def longer_runs(shorter: Hashes, words: Hashes, length: int) -> Hashes:
+    """Return the hashes of runs of ``length`` words from those of the runs that are one word shorter."""
+    found = words[length - 1 :] * np.uint64(pow(_STEP, length, 2**64))
+    if length > 1:
+        found += shorter[: len(found)]
+    return found
+
+
+def owned(identities: Hashes, owners: Places) -> Hashes:
+    """Return hashes that are equal if identity and owner are; their first bits depend on all bits of these."""
+    found = owners.astype(np.uint64)
+    found *= np.uint64(_BASE)
+    found += identities
+    return mixed(found)
+
+
+def mixed(values: Hashes) -> Hashes:
+    """Return other hashes for these, whose first bits depend on all bits."""
+    found = values ^ (values >> np.uint64(32))
+    found *= _MIX
+    return found

@@ -1,0 +1,159 @@
+"""The lines and paragraphs of a batch."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interleaved_assets.scoring.texts.batch import Numbers, TextBatch, count_within
+from interleaved_assets.scoring.texts.characters import LINE_END, is_of
+from interleaved_assets.scoring.texts.repeats import find_repeats
+from interleaved_assets.scoring.texts.words import span_hashes, spans_of, words_of
+
+_CARRIAGE_RETURN = ord("\r")
+_BULLETS = (ord("•"), ord("-"))
+_DOT, _ELLIPSIS = ord("."), ord("…")
+
+
+class Repeated(NamedTuple):
+    """Of each document: its elements, those that came before in it, and the characters of these."""
+
+    elements: Numbers
+    repeated: Numbers
+    characters: Numbers
+
+
+class LineMarks(NamedTuple):
+    """Lines as ``str.splitlines`` takes them: numbers in each row."""
+
+    lines: Numbers
+    bullets: Numbers
+    """Lines that begin with a bullet or a hyphen, after white space."""
+    ellipses: Numbers
+    """Lines that end with an ellipsis, before white space."""
+
+
+def line_marks(batch: TextBatch) -> LineMarks:
+    """Return the numbers of lines, and of those with a bullet or an ellipsis."""
+    codes, ends_line = batch.codes, is_of(batch.classes, LINE_END)
+    pair = codes[:-1] == _CARRIAGE_RETURN
+    pair &= codes[1:] == ord("\n")
+    ends_line[:-1] &= ~pair
+    words = words_of(batch)
+    starts = np.append(0, np.flatnonzero(ends_line) + 1)
+    first = np.searchsorted(words.starts, starts)
+    last = np.append(first[1:], len(words.starts))
+    present = last > first
+    starts, first, last = starts[present], words.starts[first[present]], words.ends[last[present] - 1] - 1
+    dots = (codes[last] == _DOT) & (last - starts >= 2)
+    dots &= (codes[np.maximum(last - 1, 0)] == _DOT) & (codes[np.maximum(last - 2, 0)] == _DOT)
+    bullets = first[np.isin(codes[first], _BULLETS)]
+    ellipses = last[dots | (codes[last] == _ELLIPSIS)]
+    return LineMarks(_lines(batch, ends_line), _in_rows(batch, bullets), _in_rows(batch, ellipses))
+
+
+def repeated_lines(batch: TextBatch) -> Repeated:
+    """Return the repeated lines of each document, split at runs of line feeds."""
+    starts, ends = _newline_spans(batch)
+    found = repeated_spans(batch, starts, ends)
+    # a text that begins or ends with line feeds has an empty line there; of two, the second is repeated
+    filled = batch.document_ends > batch.document_starts
+    newlines = np.append(batch.newlines, False)
+    at_start = filled & newlines[batch.document_starts]
+    at_end = filled & newlines[np.maximum(batch.document_ends - 1, 0)]
+    elements = found.elements + at_start + at_end
+    return Repeated(elements, found.repeated + (at_start & at_end), found.characters)
+
+
+def filled_lines(batch: TextBatch) -> tuple[Numbers, Numbers, Numbers]:
+    """Return where the lines that are not blank begin and end, split at line feeds, and the documents they are in."""
+    starts, ends = _newline_spans(batch)
+    words = words_of(batch).starts
+    filled = np.searchsorted(words, ends) > np.searchsorted(words, starts)
+    starts, ends = starts[filled], ends[filled]
+    return starts, ends, _document_of(batch, starts)
+
+
+def repeated_paragraphs(batch: TextBatch) -> Repeated:
+    """Return the repeated paragraphs of each document without white space at its ends, split at empty lines."""
+    words = words_of(batch)
+    last = np.cumsum(words.per_document)
+    first = last - words.per_document
+    filled = last > first
+    begin, end = words.starts[first[filled]], words.ends[last[filled] - 1]
+    run_starts, run_ends = spans_of(batch.newlines)
+    wide = run_ends - run_starts >= 2
+    run_starts, run_ends = run_starts[wide], run_ends[wide]
+    if len(begin):
+        of = np.searchsorted(begin, run_starts, side="right") - 1
+        inside = (of >= 0) & (run_ends < end[of])
+        run_starts, run_ends = run_starts[inside], run_ends[inside]
+    else:
+        run_starts, run_ends = begin, end
+    starts, ends = np.sort(np.concatenate([begin, run_ends])), np.sort(np.concatenate([run_starts, end]))
+    return repeated_spans(batch, starts, ends)
+
+
+def _newline_spans(batch: TextBatch) -> tuple[Numbers, Numbers]:
+    """Return where the lines that are not empty begin and end, split at line feeds."""
+    return batch.shared("lines", lambda: spans_of(~batch.newlines))
+
+
+def count_runs(batch: TextBatch, code: int, length: int) -> Numbers:
+    """Return how often ``length`` characters ``code`` follow each other in each text, none of them counted twice."""
+    starts, ends = spans_of(batch.codes == code)
+    text = np.searchsorted(batch.starts, starts, side="right") - 1
+    return np.bincount(text, weights=(ends - starts) // length, minlength=batch.texts).astype(np.int64)
+
+
+def count_places(batch: TextBatch, places: Numbers) -> Numbers:
+    """Return how many of the places, in ascending order, are in each text."""
+    return np.searchsorted(places, batch.ends) - np.searchsorted(places, batch.starts)
+
+
+def find_phrase(codes: NDArray[np.uint32], phrase: str) -> Numbers:
+    """Return the places at which ``phrase``, of ASCII letters and blanks, begins in ``codes``, in any case."""
+    lower, upper = (np.frombuffer(one.encode("utf-32-le"), np.uint32) for one in (phrase.lower(), phrase.upper()))
+    begins = codes[: max(len(codes) - len(phrase) + 1, 0)]
+    places = np.flatnonzero((begins == lower[0]) | (begins == upper[0]))
+    for offset in range(1, len(phrase)):
+        found = codes[places + offset]
+        places = places[(found == lower[offset]) | (found == upper[offset])]
+    return places
+
+
+def _lines(batch: TextBatch, ends_line: NDArray[np.bool_]) -> Numbers:
+    """Return the number of lines of each row: line ends, and a last line without one."""
+    starts = batch.rows_from(batch.document_starts, batch.starts)
+    ends = batch.rows_from(batch.document_ends, batch.ends)
+    found = count_within(ends_line, starts, ends)
+    last = np.append(is_of(batch.classes, LINE_END), True)[np.maximum(ends - 1, 0)]
+    return found + ((ends > starts) & ~last)
+
+
+def _in_rows(batch: TextBatch, places: Numbers) -> Numbers:
+    """Return how many of the places, in ascending order, are in each row."""
+    starts = batch.rows_from(batch.document_starts, batch.starts)
+    ends = batch.rows_from(batch.document_ends, batch.ends)
+    return np.searchsorted(places, ends) - np.searchsorted(places, starts)
+
+
+def repeated_spans(batch: TextBatch, starts: Numbers, ends: Numbers) -> Repeated:
+    """Return which of these spans came before in their document; all are inside of documents."""
+    owner = _document_of(batch, starts)
+    later = find_repeats(span_hashes(batch).of(starts, ends), owner).later()
+    lengths = ends - starts
+    count = batch.documents
+    return Repeated(
+        np.bincount(owner, minlength=count),
+        np.bincount(owner[later], minlength=count),
+        np.bincount(owner[later], weights=lengths[later], minlength=count).astype(np.int64),
+    )
+
+
+def _document_of(batch: TextBatch, places: Numbers) -> Numbers:
+    """Return the document that each place is in."""
+    numbers = np.flatnonzero(batch.texts_of_document > 0)
+    if not len(numbers):
+        return places
+    return numbers[np.searchsorted(batch.document_starts[numbers], places, side="right") - 1]

@@ -1,0 +1,131 @@
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from interleaved_assets.io.pdf.reader import read_pdf
+from interleaved_assets.io.pdf.settings import PdfSettings
+from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets_tests.io.pdfs import flat_image, jpeg, jpeg_image, shown, text, write_pdf
+
+
+def read(uri: str | Path, *, limits: TarLimits | None = None, **settings: Any) -> list[dict[str, Any]]:
+    options = ReadOptions() if limits is None else ReadOptions(limits=limits)
+    return pa.concat_tables(read_pdf(str(uri), options, PdfSettings(**settings))).to_pylist()
+
+
+def test_text_in_order_with_the_jpeg_as_stored_in_its_place(tmp_path: Path) -> None:
+    content = jpeg(1)
+    page = (
+        text(50, 700, "First paragraph on", "two lines.") + shown("Im", 50, 400, 200, 200) + text(50, 300, "After it.")
+    )
+    rows = read(
+        write_pdf(tmp_path / "a.pdf", [page, text(50, 700, "Page two.")], [("Im", jpeg_image(content))], title="T")
+    )
+    assert [(row["position"], row["modality"], row["text_content"], row["page"]) for row in rows] == [
+        (-1, "metadata", None, None),
+        (0, "text", "First paragraph on two lines.", 1),
+        (1, "image", None, 1),
+        (2, "text", "After it.", 1),
+        (3, "text", "Page two.", 2),
+    ]
+    assert (rows[2]["content_type"], rows[2]["binary_content"]) == ("image/jpeg", content)
+    assert (rows[0]["pages"], rows[0]["pages_without_text"], rows[0]["title"]) == (2, [], "T")
+    assert {row["sample_id"] for row in rows} == {"a.pdf"}
+    assert [row["materialize_error"] for row in rows] == [None] * 5
+
+
+def test_two_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
+    left, right = (text(x, 700, *(f"{name} {at}" for at in range(5))) for x, name in ((50, "left"), (320, "right")))
+    rows = read(write_pdf(tmp_path / "a.pdf", [left + right]))
+    assert [row["text_content"] for row in rows[1:]] == [
+        " ".join(f"{name} {at}" for at in range(5)) for name in ("left", "right")
+    ]
+
+
+def test_an_image_that_is_no_jpeg_is_png_with_the_same_pixels(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(2).integers(0, 256, (40, 30, 3), np.uint8)
+    rows = read(write_pdf(tmp_path / "a.pdf", [shown("Im", 50, 400, 30, 40)], [("Im", flat_image(pixels))]))
+    (image,) = [row for row in rows if row["modality"] == "image"]
+    assert image["content_type"] == "image/png"
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(image["binary_content"])).convert("RGB")), pixels)
+
+
+def test_a_mask_is_applied(tmp_path: Path) -> None:
+    mask = np.zeros((64, 64), np.uint8)
+    mask[:, 32:] = 255
+    objects = [("Im", jpeg_image(jpeg(1), mask=6)), ("Mask", flat_image(mask))]
+    rows = read(write_pdf(tmp_path / "a.pdf", [shown("Im", 50, 400, 64, 64)], objects))
+    (image,) = [row for row in rows if row["modality"] == "image"]
+    alpha = np.asarray(Image.open(io.BytesIO(image["binary_content"])).convert("RGBA"))[:, :, 3]
+    assert image["content_type"] == "image/png"
+    assert (alpha[:, :30] == 0).all()
+    assert (alpha[:, 34:] == 255).all()
+
+
+def test_small_images_are_left_out(tmp_path: Path) -> None:
+    objects = [("Im", jpeg_image(jpeg(1, side=8)))]
+    path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.") + shown("Im", 50, 400, 100, 100)], objects)
+    assert [row["modality"] for row in read(path)] == ["metadata", "text"]
+    assert [row["modality"] for row in read(path, min_image_side=8)] == ["metadata", "text", "image"]
+
+
+def test_pages_without_text_are_named_and_become_images_if_wished(tmp_path: Path) -> None:
+    objects = [("Im", jpeg_image(jpeg(1)))]
+    path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text."), shown("Im", 0, 0, 600, 800)], objects)
+    assert read(path)[0]["pages_without_text"] == [2]
+    rows = read(path, page_images=True, page_dpi=72)
+    (_, page) = [row["binary_content"] for row in rows if row["modality"] == "image"]
+    assert Image.open(io.BytesIO(page)).size == (600, 800)
+
+
+@pytest.mark.parametrize("content", [b"", b"no PDF", b"%PDF-1.7\n", b"%PDF-1.7\n1 0 obj\n<< >>\n"])
+def test_what_is_no_pdf_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.pdf").write_bytes(content)
+    with pytest.raises(ShardError, match=r"a\.pdf cannot be read as PDF: .* fetch or write it again"):
+        read(tmp_path / "a.pdf")
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"none\.pdf"):
+        read(tmp_path / "none.pdf")
+
+
+def test_too_many_pages_and_too_many_bytes_are_errors_of_the_document(tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "a.pdf", [text(50, 700, f"Page {number}.") for number in range(4)])
+    first, *rows = read(path, max_pages=2)
+    assert first["materialize_error"] == "document_too_large: 4 pages, over max_pages 2"
+    assert [row["text_content"] for row in rows] == ["Page 0.", "Page 1."]
+    pages = [shown("Im", 50, 400, 64, 64)] * 3
+    large = write_pdf(tmp_path / "b.pdf", pages, [("Im", jpeg_image(content := jpeg(1)))])
+    first, *rows = read(large, limits=TarLimits(max_sample_bytes=2 * len(content)))
+    assert first["materialize_error"] == "sample_too_large: page 3: raise max_sample_bytes"
+    assert len(rows) == 2
+    (_, image) = read(
+        write_pdf(tmp_path / "c.pdf", pages[:1], [("Im", jpeg_image(content))]), limits=TarLimits(max_member_bytes=99)
+    )
+    assert image["materialize_error"] == "sample_too_large: an image of page 1: raise max_member_bytes"
+
+
+def test_a_parser_that_takes_too_long_or_too_much_memory_is_ended(tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "a.pdf", [text(50, 700, *["words " * 15] * 50)] * 400)
+    with pytest.raises(ShardError, match=r"a\.pdf cannot be read as PDF: its parser took more than .*_seconds 0\.01"):
+        read(path, max_seconds=0.01)
+    first, *rows = read(path, max_seconds=0.6)
+    if first["materialize_error"] is not None:  # a fast machine may be done by then
+        assert first["materialize_error"].endswith("the parser took more than reading.pdf.max_seconds 0.6")
+        assert rows[-1]["page"] < 400
+
+
+def test_a_decompression_bomb_is_an_error_of_its_image(tmp_path: Path) -> None:
+    bomb = flat_image(np.zeros((1, 1), np.uint8)).replace(b"/Width 1 /Height 1", b"/Width 60000 /Height 60000")
+    page = text(50, 700, "Text.") + shown("Im", 50, 400, 64, 64)
+    rows = read(write_pdf(tmp_path / "a.pdf", [page], [("Im", bomb)]))
+    assert [row["modality"] for row in rows] == ["metadata", "text", "image"]
+    assert rows[2]["materialize_error"] == "image_too_large: 60000 × 60000 pixels in a PDF file"

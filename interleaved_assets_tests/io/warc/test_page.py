@@ -1,0 +1,100 @@
+"""The blocks of a page, and which of them are its main content."""
+
+import pytest
+
+from interleaved_assets.io.warc.main_content import choose_main
+from interleaved_assets.io.warc.page import Page, parse_page
+
+LONG = "Words of a paragraph that somebody has written to be read. " * 10
+
+
+def parsed(html: str) -> Page:
+    return parse_page(html, "https://a.example/b/")
+
+
+def blocks(html: str) -> list[str]:
+    """Texts, and the addresses of images, of all blocks."""
+    return [block.url or block.text for block in parsed(html).blocks]
+
+
+def main(html: str) -> list[str]:
+    return [block.url or block.text for block in choose_main(parsed(html))[0]]
+
+
+@pytest.mark.parametrize(
+    ("html", "found"),
+    [
+        ("<p>one <b>bold</b>\n  word<br>and another<p>two", ["one bold word and another", "two"]),
+        ("text<div>in<span>side</span></div>after", ["text", "inside", "after"]),
+        ("<p>before <img src=a.png> after", ["before", "https://a.example/b/a.png", "after"]),
+        ("<pre>\n  a\n    b\n</pre>", ["  a\n    b"]),
+        ("<table><tr><th>a<th>b<tr><td>1<td><i>2</i></table>", ["a | b", "1 | 2"]),
+        ("<table><tr><td><p>x<p>y<td>z</table>", ["x", "y", "z"]),
+        ("<ul><li>a<li>b <ul><li>c</ul></ul>", ["a", "b", "c"]),
+        ("<script>x</script><style>y</style><template>t</template><svg><text>z</text></svg><button>b</button>w", ["w"]),
+        ("a<!-- no -->b", ["ab"]),
+        ("<p> \n </p><div>|</div>", []),
+        ("", []),
+        ("<frameset><frame src=a></frameset>", []),
+        ("&lt;b&gt; &#x20AC; &#xD800; &nbsp;", ["<b> € \ufffd"]),
+    ],
+)
+def test_blocks_are_in_the_order_of_the_page(html: str, found: list[str]) -> None:
+    assert blocks(html) == found
+
+
+def test_a_page_that_scripts_build_is_read_from_what_stands_in_for_them() -> None:
+    assert blocks(f"<div id=app></div><noscript><p>{LONG}</p></noscript>") == [LONG.strip()]
+    assert blocks(f"<p>{LONG}</p><noscript><p>Turn scripts on.</p></noscript>") == [LONG.strip()]
+
+
+def test_images_have_the_caption_of_their_figure() -> None:
+    page = parsed(
+        "<figure><img src=1.png><img src=2.png><figcaption>Both <i>of</i> them</figcaption></figure><img src=3.png>"
+    )
+    assert [block.caption for block in page.blocks if block.url] == ["Both of them", "Both of them", None]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<nav>{}</nav>", "<footer>{}</footer>", "<aside>{}</aside>", "<dialog open>{}</dialog>",
+        "<div role=banner>{}</div>",
+        "<div class='site-footer dark'>{}</div>", "<div id=cookie-notice>{}</div>", "<ul class='Related_Posts'>{}</ul>",
+        "<p hidden>{}</p>", "<div style='color: red; DISPLAY : none'>{}</div>", "<div aria-hidden=true>{}</div>",
+        "<section class=comments>{}</section>", "<p><span class=sr-only>{}</span></p>",
+    ],
+)  # fmt: skip
+def test_parts_that_are_not_the_main_content_are_left_out(part: str) -> None:
+    assert main(f"<body><p>{LONG}</p>{part.format('left out')}</body>") == [LONG.strip()]
+
+
+@pytest.mark.parametrize(
+    "part", ["<div class=navy>{}</div>", "<div class=commented>{}</div>", "<div id=loading>{}</div>"]
+)
+def test_parts_whose_names_only_resemble_such_a_part_are_kept(part: str) -> None:
+    assert main(f"<body><p>{LONG}</p>{part.format('kept')}</body>") == [LONG.strip(), "kept"]
+
+
+def test_a_part_with_most_of_the_text_is_content_whatever_it_is_called() -> None:
+    for part in (f"<nav><p>{LONG}</p></nav>", f"<div class=widgets><p>{LONG}</p></div>", f"<aside>{LONG}</aside>"):
+        assert main(f"<body><p>Short.</p>{part}</body>") == ["Short.", LONG.strip()]
+
+
+def test_the_text_around_main_or_article_is_left_out_unless_there_are_many_articles() -> None:
+    assert main(f"<body>before<main><p>{LONG}</p></main>after</body>") == [LONG.strip()]
+    assert main(f"<body>before<article><p>{LONG}</p></article>after</body>") == [LONG.strip()]
+    several = "".join(f"<article><p>{number} {LONG}</p></article>" for number in range(4))
+    assert main(f"<body>before{several}</body>") == ["before", *(f"{number} {LONG}".strip() for number in range(4))]
+
+
+def test_a_text_that_is_only_a_short_link_is_left_out() -> None:
+    html = f"<p>{LONG}</p><p><a href=/x>Read more</a></p><p><a href=/y>{LONG}</a></p><h2><a href=/z>Heading</a></h2>"
+    assert main(html) == [LONG.strip(), LONG.strip(), "Heading"]
+
+
+def test_what_is_left_out_is_counted_by_part() -> None:
+    page = parsed(f"<nav>12345<img src=a.png></nav><main><p>{LONG}</p><div class=share>123</div></main>outside")
+    _, characters, images = choose_main(page)
+    assert characters == {"navigation": 5, "share": 3, "outside": 7}
+    assert images == {"navigation": 1}

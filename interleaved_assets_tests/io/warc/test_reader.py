@@ -1,0 +1,260 @@
+"""Web archives as documents of texts and images."""
+
+import base64
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from interleaved_assets.io.storage.limits import LIMITS
+from interleaved_assets.io.warc.reader import read_warc, warc_schema, warc_shortfall
+from interleaved_assets.io.warc.settings import WarcSettings
+from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError
+from interleaved_assets_tests.io.warcs import PNG, http, image, page, record, write_warc
+
+WORDS = "Many words make a paragraph that is worth reading, and this is one of them. " * 5
+
+
+def rows(uri: str, **options: Any) -> list[dict[str, Any]]:
+    tables = list(read_warc(uri, **options))
+    assert {table.schema for table in tables} <= {warc_schema()}
+    return pa.concat_tables(tables).to_pylist() if tables else []
+
+
+def items(uri: str, **options: Any) -> list[tuple[str, Any]]:
+    """Modality, and text, error or bytes, of the rows after the metadata row of the only document."""
+    first, *others = rows(uri, **options)
+    assert (first["position"], first["modality"]) == (-1, "metadata")
+    assert [row["position"] for row in others] == [*range(len(others))]
+    return [
+        (row["modality"], row["text_content"] or row["materialize_error"] or row["binary_content"]) for row in others
+    ]
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_page_is_a_document_with_its_images_in_place(tmp_path: Path, compressed: bool) -> None:
+    html = (
+        f'<html lang="en"><head><title> A  title </title></head><body><main><h1>Heading</h1><p>First. {WORDS}</p>'
+        '<figure><img src="/a.png" alt=" An  a "><figcaption>Caption of it.</figcaption></figure>'
+        f"<p>Second. {WORDS}</p><img src='https://other.example/b.png'></main></body></html>"
+    )
+    records = [
+        record("", b"software: a test", kind="warcinfo"),
+        page("https://a.example/page#part", html),
+        record("https://a.example/page", b"GET / HTTP/1.1\r\n\r\n", kind="request"),
+        image("https://a.example/a.png"),
+    ]
+    uri = write_warc(tmp_path / "a.warc", records, compressed=compressed)
+    found = rows(uri)
+    assert [(row["position"], row["modality"], row["content_type"]) for row in found] == [
+        (-1, "metadata", "application/json"),
+        (0, "text", "text/plain"),
+        (1, "text", "text/plain"),
+        (2, "image", "image/png"),
+        (3, "text", "text/plain"),
+        (4, "text", "text/plain"),
+        (5, "image", None),
+    ]
+    texts = [row["text_content"] for row in found if row["modality"] == "text"]
+    assert texts == ["Heading", f"First. {WORDS}".strip(), "Caption of it.", f"Second. {WORDS}".strip()]
+    metadata, shown, absent = found[0], found[3], found[6]
+    assert {row["sample_id"] for row in found} == {"https://a.example/page"}
+    assert (metadata["url"], metadata["title"], metadata["language"]) == ("https://a.example/page", "A title", "en")
+    assert metadata["fetched_at"] == "2026-01-02T03:04:05Z"
+    assert (shown["binary_content"], shown["image_url"]) == (PNG, "https://a.example/a.png")
+    assert (shown["image_alt"], shown["image_caption"]) == ("An a", "Caption of it.")
+    assert (absent["binary_content"], absent["image_url"]) == (None, "https://other.example/b.png")
+    assert absent["materialize_error"] == "image_not_in_archive: https://other.example/b.png"
+    assert warc_shortfall(uri) is None
+
+
+def test_images_are_found_wherever_they_are_in_the_archive(tmp_path: Path) -> None:
+    def show(number: int) -> str:
+        return f'<p>{WORDS}</p><img src="https://x.example/{number}.png">'
+
+    contents = [PNG + bytes([number]) for number in range(3)]
+    records = [
+        image("https://x.example/0.png", contents[0]),
+        *(page(f"https://a.example/{number}", show(number)) for number in range(3)),
+        image("https://x.example/1.png", contents[1]),
+        image("https://x.example/1.png", b"\x89PNG\r\n\x1a\nlater"),
+        image("https://x.example/2.png", contents[2]),
+    ]
+    found = rows(write_warc(tmp_path / "a.warc.gz", records), max_batch_bytes=1)
+    assert [row["binary_content"] for row in found if row["modality"] == "image"] == contents
+
+
+def test_what_is_not_main_content_is_one_row_that_says_how_much_of_what(tmp_path: Path) -> None:
+    html = (
+        "<body><nav><a href='/'>Home page</a></nav><main><p>" + WORDS + "</p><div class='share-links'>Tell others</div>"
+        "<p hidden>Not shown</p></main><footer><img src='/logo.png'>All rights reserved</footer></body>"
+    )
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", html)])
+    assert items(uri) == [
+        ("text", WORDS.strip()),
+        (
+            "text",
+            "boilerplate: 48 characters and 1 images are not in the main content; characters: footer 19, share 11, "
+            "navigation 9, hidden 9; images: footer 1",
+        ),
+    ]
+    everything = items(uri, settings=WarcSettings(only_main_content=False))
+    assert [text for _, text in everything] == [
+        "Home page", WORDS.strip(), "Tell others", "Not shown", "image_not_in_archive: https://a.example/logo.png",
+        "All rights reserved",
+    ]  # fmt: skip
+
+
+def test_only_successful_html_responses_are_documents(tmp_path: Path) -> None:
+    records = [
+        page("https://a.example/1", f"<p>{WORDS}</p>", status="404 Not Found"),
+        page("https://a.example/2", f"<p>{WORDS}</p>", content_type="application/xhtml+xml"),
+        record("https://a.example/3", http(b"{}", "application/json")),
+        record("https://a.example/4", f"<p>{WORDS}</p>".encode(), kind="resource"),
+        page("https://a.example/2", f"<p>Again: {WORDS}</p>"),
+    ]
+    notes = Counter[str]()
+    found = rows(write_warc(tmp_path / "a.warc.gz", records), notes=notes)
+    assert [row["sample_id"] for row in found if row["position"] == -1] == [
+        "https://a.example/2",
+        "https://a.example/2~2",
+    ]
+    assert notes == {"pages_without_success": 1, "repeated_sample_ids": 1, "records_left_out": 1}
+
+
+def test_data_urls_give_their_bytes_and_fillers_are_left_out(tmp_path: Path) -> None:
+    data = base64.b64encode(PNG).decode()
+    html = (
+        f"<p>{WORDS}</p><img src='data:image/png;base64,{data}'><img src='data:image/gif;base64,R0lGOD'>"
+        f"<img src='data:image/png;base64,{'!' * 300}'><img src='data:image/svg+xml,{'x' * 300}'>"
+        "<img src='https://count.example/' width=1 height=1>"
+    )
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", html)])
+    assert items(uri)[1:] == [
+        ("image", PNG),
+        ("image", f"image_not_in_archive: data:image/png;base64,{'!' * 18}…: no bitmap image of a known format"),
+    ]
+    assert {row["image_url"] for row in rows(uri)} == {None}
+
+
+def test_the_largest_image_of_a_set_is_shown_and_the_one_that_scripts_would_load(tmp_path: Path) -> None:
+    html = (
+        "<base href='https://cdn.example/x/'>"
+        f"<p>{WORDS}</p><img src=s.png srcset='m.png 400w, l,arge.png 800w,s.png 200w'>"
+        "<picture><source srcset='p.avif 2x, q.avif 3x'><img src=p.png></picture>"
+        "<img src='data:image/gif;base64,R0lGOD' data-src=lazy.png><img srcset='only.png'><img src='ftp://a/b.png'>"
+        "<img src='http://[broken/'><img alt=none><img src='//cdn2.example/y.png#f'>"
+    )
+    found = rows(write_warc(tmp_path / "a.warc", [page("https://a.example/", html)]))
+    assert [row["image_url"] for row in found if row["modality"] == "image"] == [
+        "https://cdn.example/x/l,arge.png",
+        "https://cdn.example/x/q.avif",
+        "https://cdn.example/x/lazy.png",
+        "https://cdn.example/x/only.png",
+        "https://cdn2.example/y.png",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("charset", "codec", "meta"),
+    [
+        ("; charset=ISO-8859-1", "cp1252", ""),
+        ("; charset=shift_jis", "cp932", ""),
+        ("", "utf-8", ""),
+        ("", "cp1252", ""),
+        ("", "gb18030", "<meta charset=gb2312>"),
+        ("; charset=rot13", "koi8-r", "<meta http-equiv=Content-Type content='text/html; charset=KOI8-R'>"),
+        ("; charset=utf-8", "utf-16", ""),
+        ("", "utf-8", "<meta charset=utf-16>"),
+    ],
+)
+def test_the_encoding_is_that_of_mark_server_or_page(tmp_path: Path, charset: str, codec: str, meta: str) -> None:
+    text = {"cp932": "日本語", "gb18030": "汉语", "koi8-r": "слово"}.get(
+        codec, "für € “x”" if codec != "utf-8" else "für 汉语"
+    )
+    body = f"{meta}<p>{text} {WORDS}</p>".encode(codec)
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, content_type=f"text/html{charset}")])
+    assert items(uri) == [("text", f"{text} {WORDS}".strip())]
+
+
+def test_bodies_are_decoded_as_the_server_says(tmp_path: Path) -> None:
+    html = f"<p>{WORDS}</p>".encode()
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(html), html)
+    records = [
+        page("https://a.example/gzip", gzip.compress(html), more="Content-Encoding: gzip\r\n"),
+        page("https://a.example/chunked", chunked, more="Transfer-Encoding: chunked\r\n"),
+        page("https://a.example/not-chunked", html, more="Transfer-Encoding: chunked\r\n"),
+        page("https://a.example/not-gzip", html, more="Content-Encoding: gzip\r\n"),
+    ]
+    found = rows(write_warc(tmp_path / "a.warc.gz", records))
+    assert [(row["text_content"], row["materialize_error"]) for row in found if row["position"] == 0] == [
+        (WORDS.strip(), None)
+    ] * 4
+
+
+def test_an_image_above_the_limits_is_an_error_and_one_that_is_none_is_said(tmp_path: Path) -> None:
+    html = "".join(f"<img src='/{name}.png'>" for name in ("large", "html", "small", "other"))
+    records = [
+        page("https://a.example/", f"<p>{WORDS}</p>{html}"),
+        image("https://a.example/large.png", PNG * 20),
+        image("https://a.example/html.png", b"<p>not found"),
+        image("https://a.example/small.png"),
+        image("https://a.example/other.png"),
+    ]
+    uri = write_warc(tmp_path / "a.warc.gz", records)
+    limits = LIMITS._replace(max_member_bytes=1000, max_sample_bytes=500)
+    too_large = "sample_too_large: https://a.example/{}.png: raise max_member_bytes or max_sample_bytes"
+    assert items(uri, limits=limits)[1:] == [
+        ("image", too_large.format("large")),
+        ("image", "image_not_in_archive: https://a.example/html.png: no bitmap image of a known format"),
+        ("image", PNG),
+        ("image", too_large.format("other")),
+    ]
+
+
+def test_tables_hold_whole_pages_and_the_reading_is_repeatable(tmp_path: Path) -> None:
+    records = [page(f"https://a.example/{number}", f"<p>{number} {WORDS}</p>") for number in range(20)]
+    uri = write_warc(tmp_path / "a.warc.gz", records)
+    tables = list(read_warc(uri, max_batch_bytes=3000))
+    assert len(tables) > 3
+    assert pa.concat_tables(tables).equals(pa.concat_tables(read_warc(uri)))
+
+
+def test_what_is_no_web_archive_is_refused(tmp_path: Path) -> None:
+    for content in (b"", b"no archive", gzip.compress(b"no archive"), b"\x1f\x8b\x08", b"WARC/1.0"):
+        path = tmp_path / "a.warc.gz"
+        path.write_bytes(content)
+        with pytest.raises(ShardError, match=r"a\.warc\.gz is not a web archive, or is damaged"):
+            list(read_warc(str(path)))
+    with pytest.raises(StorageError, match=r"none\.warc"):
+        list(read_warc(str(tmp_path / "none.warc")))
+
+
+def test_an_archive_without_pages_has_no_rows(tmp_path: Path) -> None:
+    uri = write_warc(tmp_path / "a.warc.gz", [image("https://a.example/a.png")])
+    assert rows(uri) == []
+
+
+def test_an_archive_in_one_gzip_stream_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.warc.gz"
+    path.write_bytes(gzip.compress(page("https://a.example/1", "<p>1") + page("https://a.example/2", "<p>2")))
+    with pytest.raises(ShardError, match=r"one gzip stream.*warcio recompress"):
+        list(read_warc(str(path)))
+
+
+def test_a_cut_archive_is_incomplete(tmp_path: Path) -> None:
+    uri = write_warc(
+        tmp_path / "a.warc.gz", [page("https://a.example/1", f"<p>{WORDS}"), page("https://a.example/2", WORDS)]
+    )
+    path = Path(uri)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert warc_shortfall(uri) is not None
+    with pytest.raises(IncompleteShard, match=r"a\.warc\.gz: truncated_shard: .*publish\.accept_incomplete"):
+        list(read_warc(uri, accept_incomplete=False))
+    assert [row["sample_id"] for row in rows(uri) if row["position"] == -1] == [
+        "https://a.example/1",
+        "https://a.example/2",
+    ]

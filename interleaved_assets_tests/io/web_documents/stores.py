@@ -1,0 +1,44 @@
+"""A store of images as img2dataset writes it, and documents that name its images by URL."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from interleaved_assets_tests.documents import sharp_image
+
+SITE = "https://example.org"
+
+
+def image_url(number: int) -> str:
+    return f"{SITE}/images/{number}.jpg"
+
+
+def write_store(folder: Path, *shards: list[int]) -> dict[str, bytes]:
+    """Write a tar and its Parquet file for the images of each of ``shards``; return the bytes of images by URL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, bytes] = {}
+    for number, images in enumerate(shards):
+        rows: list[dict[str, Any]] = []
+        with tarfile.open(folder / f"{number:05d}.tar", "w") as tar:
+            for image in images:
+                key = f"{number:05d}{len(rows):04d}"
+                found[image_url(image)] = sharp_image(image)
+                members = {"jpg": found[image_url(image)], "json": json.dumps({"url": image_url(image)}).encode()}
+                for extension, content in members.items():
+                    member = tarfile.TarInfo(f"{key}.{extension}")
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
+                rows.append({"url": image_url(image), "key": key, "status": "success"})
+            # a download that failed has a row and no members
+            rows.append({"url": f"{SITE}/gone.jpg", "key": f"{number:05d}9999", "status": "failed_to_download"})
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{number:05d}.parquet")
+    return found
+
+
+def lines(*documents: object) -> bytes:
+    return b"".join(json.dumps(document).encode() + b"\n" for document in documents)

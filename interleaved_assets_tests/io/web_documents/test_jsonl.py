@@ -1,0 +1,194 @@
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.io.formats.registry import JSONL
+from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.web_documents.jsonl import read_jsonl
+from interleaved_assets.io.web_documents.settings import UrlSettings
+from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError
+from interleaved_assets.model.source_ref import parse_source_ref
+from interleaved_assets_tests.io.web_documents.stores import SITE, image_url, lines, write_store
+
+
+def read(path: Path, store: Path | None = None, **options: Any) -> pa.Table:
+    settings = UrlSettings(image_store=None if store is None else str(store))
+    options = {"materialize": True, "allowed_roots": [str(path.parent)], **options}
+    return pa.concat_tables(read_jsonl(str(path), ReadOptions(**options), settings))
+
+
+DOCUMENT = {
+    "url": f"{SITE}/page",
+    "texts": ["one", None, "two"],
+    "images": [None, image_url(1), None],
+    "score": 0.5,
+    "nested": {"a": [1, 2]},
+}
+
+
+def written(path: Path, *documents: object) -> Path:
+    path.write_bytes(lines(*documents))
+    return path
+
+
+def test_a_line_is_a_document_with_the_images_of_the_store(tmp_path: Path) -> None:
+    images = write_store(tmp_path / "store", [5], [1, 2])
+    table = read(written(tmp_path / "a.jsonl", DOCUMENT), tmp_path / "store")
+    rows = table.to_pylist()
+    assert [(row["position"], row["modality"], row["text_content"], row["image_url"]) for row in rows] == [
+        (-1, "metadata", None, None),
+        (0, "text", "one", None),
+        (1, "image", None, image_url(1)),
+        (2, "text", "two", None),
+    ]
+    assert rows[2]["binary_content"] == images[image_url(1)]
+    assert {row["sample_id"] for row in rows} == {f"{SITE}/page"}
+    assert (rows[0]["url"], rows[0]["score"], rows[0]["nested"]) == (f"{SITE}/page", 0.5, {"a": [1, 2]})
+    assert parse_source_ref(rows[2]["source_ref"]).path == str(tmp_path / "store/00001.tar")
+    assert [row["materialize_error"] for row in rows] == [None] * 4
+
+
+def test_without_bytes_rows_have_the_place_in_the_store(tmp_path: Path) -> None:
+    images = write_store(tmp_path / "store", [1])
+    table = read(written(tmp_path / "a.jsonl", DOCUMENT), tmp_path / "store", materialize=False)
+    image = table.to_pylist()[2]
+    ref = parse_source_ref(image["source_ref"])
+    assert image["binary_content"] is None
+    content = Path(ref.path or "").read_bytes()
+    assert content[ref.byte_offset or 0 :][: ref.byte_size] == images[image_url(1)]
+
+
+def test_images_that_the_store_lacks_keep_their_url(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", [1])
+    document = {"texts": [None, None], "images": [image_url(7), f"{SITE}/gone.jpg"]}
+    rows = read(written(tmp_path / "a.jsonl", document), tmp_path / "store").to_pylist()
+    assert [(row["image_url"], row["materialize_error"]) for row in rows[1:]] == [
+        (image_url(7), f"image_not_in_store: {image_url(7)}"),
+        (f"{SITE}/gone.jpg", f"image_not_in_store: {SITE}/gone.jpg"),
+    ]
+    assert rows[0]["sample_id"] == "a.jsonl:1"
+
+
+def test_mmc4_and_columns_of_all_lines(tmp_path: Path) -> None:
+    mmc4 = {
+        "url": f"{SITE}/mmc4",
+        "text_list": ["before", "at the image"],
+        "image_info": [{"raw_url": image_url(1), "matched_text_index": 1, "matched_sim": 0.27}],
+        "similarity_matrix": [[0.1, 0.27]],
+        "score": "high",
+    }
+    table = read(written(tmp_path / "a.jsonl", DOCUMENT, mmc4))
+    rows = [row for row in table.to_pylist() if row["sample_id"] == f"{SITE}/mmc4"]
+    assert [(row["modality"], row["text_content"]) for row in rows[1:]] == [
+        ("text", "before"),
+        ("image", None),
+        ("text", "at the image"),
+    ]
+    assert rows[2]["matched_sim"] == 0.27
+    assert rows[0]["similarity_matrix"] == [[0.1, 0.27]]
+    assert rows[0]["image_info"] == mmc4["image_info"]
+    # a number and a string: the column is JSON, and both survive
+    assert table["score"].type == pa.json_(pa.string())
+    assert table["score"].drop_null().to_pylist() == ["0.5", '"high"']
+
+
+def test_a_broken_line_is_an_error_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines(DOCUMENT) + b"{broken\n\n[1]\n" + lines({**DOCUMENT, "url": "second"}))
+    table = read(path)
+    errors = {row["sample_id"]: row["materialize_error"] for row in table.to_pylist() if row["position"] == -1}
+    assert errors["a.jsonl:2"].startswith("invalid_json: Expecting property name")
+    assert errors["a.jsonl:4"] == "invalid_json: a document is a JSON object, this is a list"
+    assert (errors[f"{SITE}/page"], errors["second"]) == (None, None)
+
+
+def test_repeated_ids_are_told_apart_and_counted(tmp_path: Path) -> None:
+    notes = Counter[str]()
+    table = read(written(tmp_path / "a.jsonl", DOCUMENT, DOCUMENT), notes=notes)
+    assert table["sample_id"].unique().to_pylist() == [f"{SITE}/page", f"{SITE}/page~2"]
+    assert notes == {"repeated_sample_ids": 1}
+
+
+def test_a_line_over_the_limit_is_refused_and_the_next_one_read(tmp_path: Path) -> None:
+    long = {"url": "long", "texts": ["x" * 5000], "images": []}
+    path = written(tmp_path / "a.jsonl", DOCUMENT, long, {**DOCUMENT, "url": "last"})
+    table = read(path, limits=TarLimits(max_document_bytes=1000))
+    errors = {row["sample_id"]: row["materialize_error"] for row in table.to_pylist() if row["position"] == -1}
+    assert errors["a.jsonl:2"] == "document_too_large: a line of more than max_document_bytes 1000"
+    assert (errors[f"{SITE}/page"], errors["last"]) == (None, None)
+
+
+def test_gzip_and_a_cut_one(tmp_path: Path) -> None:
+    plain = lines(*({**DOCUMENT, "url": f"{SITE}/{number}"} for number in range(2000)))
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(plain, mtime=0))
+    whole = read(path)
+    assert len(whole["sample_id"].unique()) == 2000
+    assert parse_source_ref(whole["source_ref"][0].as_py()).byte_offset is None
+    (tmp_path / "b.jsonl").write_bytes(plain)
+    second = parse_source_ref(read(tmp_path / "b.jsonl")["source_ref"][4].as_py())
+    assert plain[second.byte_offset or 0 :][: second.byte_size] == lines({**DOCUMENT, "url": f"{SITE}/1"})
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(IncompleteShard, match=r"a\.jsonl\.gz: truncated_shard: line \d+ cannot be unpacked"):
+        read(path, accept_incomplete=False)
+    assert 0 < len(read(path)["sample_id"].unique()) < 2000
+
+
+def test_batches_are_bounded_and_of_one_schema(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", *({**DOCUMENT, "url": str(number)} for number in range(50)))
+    parts = list(read_jsonl(str(path), ReadOptions(max_batch_bytes=5000), UrlSettings()))
+    assert len(parts) > 3
+    assert len({part.schema for part in parts}) == 1
+    assert sum(part.num_rows for part in parts) == 200
+
+
+def test_an_empty_file_gives_one_empty_table(tmp_path: Path) -> None:
+    (table,) = read_jsonl(str(written(tmp_path / "a.jsonl")), ReadOptions(), UrlSettings())
+    assert table.num_rows == 0
+    assert table.column_names[:3] == ["sample_id", "position", "modality"]
+
+
+def test_own_fields_with_names_of_the_row_model_survive(tmp_path: Path) -> None:
+    own = {"sample_id": "id9", "position": 3, "source_ref": "x", "image_url": "keep", "matched_sim": 0.5}
+    other = {"sample_id": {"a": 1}, "url": "second"}
+    rows = read(written(tmp_path / "a.jsonl", {**DOCUMENT, **own}, {**DOCUMENT, **other})).to_pylist()
+    first, second = (row for row in rows if row["position"] == -1)
+    assert (first["sample_id"], second["sample_id"]) == ("id9", "second")
+    assert (first["position_"], first["source_ref_"], first["image_url_"], first["matched_sim_"]) == (
+        3,
+        "x",
+        "keep",
+        0.5,
+    )
+    assert second["sample_id_"] == {"a": 1}
+
+
+def test_a_cut_file_is_no_sound_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(lines(*[DOCUMENT] * 2000), mtime=0))
+    assert JSONL.shortfall(str(path), ReadOptions()) is None
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "cannot be unpacked: Compressed file ended" in (JSONL.shortfall(str(path), ReadOptions()) or "")
+
+
+def test_a_tar_that_the_store_lacks_is_named_with_its_list(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", [1])
+    (tmp_path / "store/00000.tar").unlink()
+    with pytest.raises(StorageError, match=r"00000\.tar is missing, and .*00000\.parquet in reading.urls.image_store"):
+        read(written(tmp_path / "a.jsonl", DOCUMENT), tmp_path / "store")
+
+
+def test_a_store_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", DOCUMENT)
+    with pytest.raises(StorageError, match="nowhere"):
+        read(path, tmp_path / "nowhere")
+    (tmp_path / "other").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other/0.parquet")
+    with pytest.raises(ShardError, match=r"0\.parquet is not a list of images .* lacks the columns url, key"):
+        read(path, tmp_path / "other")

@@ -1,0 +1,101 @@
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.pipeline.checks.scores import judge_documents_complete
+from interleaved_assets.pipeline.run.check import Basis
+from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+
+
+def made(settings: Settings) -> Record:
+    for name in ("normalized", "document_scores"):
+        record = take_through(stage_dag(settings)[name], "a", settings).record
+    return record
+
+
+def test_one_row_for_each_document_and_each_text(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    documents = {"a": document("one two", sharp_image(1), "three\u00a0four\nfive"), "b": document(sharp_image(2))}
+    write_shard(tmp_path / "raw/a.tar", documents)
+    record = made(settings)
+    assert pq.read_table(tmp_path / "out/document_scores/a.parquet").drop_columns(["score_error"]).to_pylist() == [
+        {"sample_id": "a", "position": -1, "words": 5, "characters": 24, "images": 1}
+        | {"images_per_word": 0.2, "texts": 2, "longest_text": 3},
+        {"sample_id": "a", "position": 0, "words": 2, "characters": 7, "images": None}
+        | {"images_per_word": None, "texts": None, "longest_text": None},
+        {"sample_id": "a", "position": 2, "words": 3, "characters": 15, "images": None}
+        | {"images_per_word": None, "texts": None, "longest_text": None},
+        {"sample_id": "b", "position": -1, "words": 0, "characters": 0, "images": 1}
+        | {"images_per_word": 1.0, "texts": 0, "longest_text": 0},
+    ]
+    assert (record.counts_in.samples, record.counts_in.texts, record.counts_out.rows) == (2, 2, 4)
+    verdict = judge_documents_complete(record, Basis(settings))
+    assert (verdict.passed, verdict.summary) == (
+        True,
+        "4 rows for 2 documents and 2 texts, 0 of them with a reason instead",
+    )
+    silent = record.model_copy(update={"counted": {"rows_without_score_or_reason": 1}})
+    assert not judge_documents_complete(silent, Basis(settings)).passed
+    lacking = record.model_copy(update={"counts_out": record.counts_out.model_copy(update={"rows": 3})})
+    assert not judge_documents_complete(lacking, Basis(settings)).passed
+
+
+def test_only_settings_of_documents_make_the_scores_stale(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    write_shard(tmp_path / "raw/a.tar", {"a": document("one two", sharp_image(1))})
+    made(settings)
+    other = project(tmp_path, "[scoring]\nmax_pixels = 1000000\n[selection]\nmin_sharpness = 1\n")
+    assert take_through(stage_dag(other)["document_scores"], "a", other).unchanged
+    other = project(tmp_path, "[documents]\nscorers = []\n")
+    assert not take_through(stage_dag(other)["document_scores"], "a", other).unchanged
+
+
+def test_lists_of_words_are_found_from_the_settings_file(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("One\n\n two \n")
+    settings = project(tmp_path, '[documents]\nscorers = ["obelics"]\nflagged_words = "words.txt"\n')
+    assert settings.documents.flagged_words == str(tmp_path / "words.txt")
+    write_shard(tmp_path / "raw/a.tar", {"a": document("one Two three four")})
+    take_through(stage_dag(settings)["normalized"], "a", settings)
+    record = take_through(stage_dag(settings)["document_scores"], "a", settings).record
+    assert pq.read_table(record.outputs["rows"].uri)["flagged_words"].to_pylist() == [0.5, 0.5]
+    (tmp_path / "words.txt").write_text("one\n")  # another list is another score
+    assert not take_through(stage_dag(settings)["document_scores"], "a", settings).unchanged
+    (tmp_path / "words.txt").unlink()
+    with pytest.raises(SettingsError, match=r"^documents\.flagged_words: .*words\.txt cannot be read as a list"):
+        take_through(stage_dag(settings)["document_scores"], "a", settings)
+
+
+def test_words_in_the_url_of_documents_drop_them(tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("casino\n")
+    listed = '[documents]\nscorers = ["url"]\nurl_words = "urls.txt"\n[selection]\ndocument.url_words = { max = 0 }\n'
+    settings = project(tmp_path, listed)
+    documents = {
+        "a": document("one two", url="https://casino.example"),
+        "b": document("three", url="https://garden.example"),
+        "c": document("four"),
+    }
+    write_shard(tmp_path / "raw/a.tar", documents)
+    record = made(settings)
+    scores = pq.read_table(record.outputs["rows"].uri)
+    assert scores["url_words"].to_pylist() == [1, None, 0, None, 0, None]
+    for name in ("image_scores", "filtered"):
+        record = take_through(stage_dag(settings)[name], "a", settings).record
+    ledger = pq.read_table(record.outputs["ledger"].uri).to_pylist()
+    assert {(line["sample_id"], line["reason"], line["measured"]) for line in ledger} == {
+        ("a", "document_url_words_above", 1.0)
+    }
+
+
+def test_a_shard_without_the_field_of_the_url_fails_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("casino\n")
+    settings = project(tmp_path, '[documents]\nscorers = ["url"]\nurl_words = "urls.txt"\nurl_field = "meta.link"\n')
+    write_shard(tmp_path / "raw/a.tar", {"a": document("one", meta={"links": "https://casino.example"})})
+    said = r"^documents\.url_field: shard a: no document has the field 'meta\.link'; did you mean meta\.links$"
+    with pytest.raises(OptionError, match=said):
+        made(settings)

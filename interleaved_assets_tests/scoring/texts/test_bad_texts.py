@@ -1,0 +1,125 @@
+"""Texts that no one would write: no spaces, signs alone, invalid bytes, one very long row, very many rows."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from interleaved_assets.scoring.protocol import texts as scoring_of_texts
+from interleaved_assets.scoring.protocol.registry import (
+    Range,
+    Scorer,
+    known_scorers,
+    register_scorer,
+    unregister_scorer,
+)
+from interleaved_assets.scoring.protocol.settings import DocumentSettings
+from interleaved_assets.scoring.protocol.texts import score_documents
+
+SCORERS = tuple(name for name in known_scorers("documents") if name != "language")
+SETTINGS = DocumentSettings(scorers=SCORERS)
+HASHES = ("text_hash", "url_hash")
+
+
+def rows(texts: list[str | None] | pa.Array) -> pa.Table:
+    """One document."""
+    count = len(texts)
+    return pa.table(
+        {
+            "sample_id": ["a"] * count,
+            "position": pa.array(range(count), pa.int32()),
+            "modality": ["text"] * count,
+            "text_content": texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string()),
+        }
+    )
+
+
+def document_of(texts: list[str | None] | pa.Array) -> dict:
+    """The scores of the document; all but the hashes are numbers, and no scorer fails."""
+    scores = score_documents(rows(texts), SETTINGS)
+    assert scores["score_error"].null_count == scores.num_rows == len(texts) + 1
+    (found,) = scores.filter(pc.equal(scores["position"], -1)).to_pylist()
+    assert all(value is not None for name, value in found.items() if name not in ("score_error", *HASHES))
+    assert (found["text_hash"] is None) == (found["words"] == 0)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a" * 200_000, 1),
+        ("ab" * 100_000, 1),
+        ("😀" * 50_000, 1),
+        ("👩‍👩‍👧 " * 5_000, 5_000),
+        ("\u202e\u2066abc\u2069\u202c \u200f\u200e", 2),
+        ("नदी ποτάμι река 河流 نهر \u0e41\u0e21\u0e48", 6),
+        ("\n" * 100_000, 0),
+        (" \t\u2003" * 10_000, 0),
+        ("." * 30_000, 1),
+        ("\x00\x01 \x7f", 2),
+        ("x@" * 20_000, 1),
+        ("1." * 20_000, 1),
+        ("a b " * 50_000, 100_000),
+        ("\U0010ffff\ufffe \uffff", 2),
+    ],
+)
+def test_texts_of_odd_characters(text: str, words: int) -> None:
+    found = document_of([text])
+    assert (found["words"], found["characters"]) == (words, len(text))
+
+
+def test_a_text_that_repeats_itself_is_all_repetition() -> None:
+    found = document_of(["buy it now and pay less " * 4_000])
+    assert found["duplicate_5_gram"] > 0.74
+    assert found["repeated_5_words"] == 1
+    assert found["repeated_10_characters"] == pytest.approx(4 / 24, abs=0.001)  # 4 is the root of 24 kinds
+    assert found["top_word"] == pytest.approx(1 / 6)
+
+
+def test_bytes_that_are_no_utf_8() -> None:
+    # Arrow checks none of this: a lone surrogate, a byte that begins nothing, a cut character
+    contents = [b"one \xed\xa0\x80 two", b"\xff\xfe", b"cut \xe2\x82", b"good"]
+    offsets = pa.array([0, 11, 13, 19, 23], pa.int32()).buffers()[1]
+    texts = pa.StringArray.from_buffers(4, offsets, pa.py_buffer(b"".join(contents)))
+    scores = score_documents(rows(texts), SETTINGS)
+    assert scores["words"].to_pylist() == [7, 3, 1, 2, 1]
+    assert scores["characters"].to_pylist()[1:] == [11, 2, 5, 4]
+
+
+def test_many_rows_in_a_document() -> None:
+    found = document_of(["short text"] * 20_000)
+    assert (found["texts"], found["words"], found["longest_text"]) == (20_000, 40_000, 2)
+    assert found["duplicate_lines"] == pytest.approx(19_999 / 20_000)
+
+
+def test_rows_without_text() -> None:
+    assert document_of([None, "", None])["words"] == 0
+
+
+@pytest.mark.parametrize("dtype", [pa.string(), pa.large_string(), pa.string_view()])
+def test_strings_of_every_type_of_arrow(dtype: pa.DataType) -> None:
+    assert document_of(pa.array(["one two", None, "three"], dtype))["words"] == 3
+
+
+def test_a_scorer_that_fails_leaves_the_others_their_scores() -> None:
+    def measure(batch: object) -> list[object]:
+        raise ValueError("no such thing\nat all")
+
+    broken = Scorer("broken", {"harm": "double"}, lambda _: measure, ranges={"harm": Range(0, 1)}, section="documents")
+    register_scorer(broken)
+    try:
+        scores = score_documents(rows(["one two"]), DocumentSettings(scorers=("broken", "words")))
+    finally:
+        unregister_scorer("broken")
+    assert scores["words"].to_pylist() == [2, 2]
+    assert scores["harm"].to_pylist() == [None, None]
+    assert scores["score_error"].to_pylist() == ["scorer_failed: broken: ValueError: no such thing"] * 2
+
+
+def test_of_a_very_long_document_the_words_are_counted_and_its_beginning_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scoring_of_texts, "MOST_DOCUMENT_BYTES", 1001)
+    found = score_documents(rows(["aé " * 100, "B" * 2000, "C " * 300]), SETTINGS).to_pylist()
+    assert [row["words"] for row in found] == [401, 100, 1, 300]
+    assert [row["characters"] for row in found] == [2904, 300, 2000, 600]
+    assert [round(row["upper_case"], 3) for row in found] == [round(601 / (300 + 601 + 4), 3), 0, 1, 0]
