@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.model.errors import (
     ClusterUnavailable,
     MissingDependency,
@@ -93,27 +94,30 @@ def on_cluster(
     waiting = deque(list(keys[start : start + size]) for start in range(0, len(keys), size))
     given: dict[Any, _Given] = {}
     try:
-        while waiting or given:
-            while waiting and len(given) < _AHEAD * size_of_cluster():
-                some = waiting.popleft()
-                given[task.remote(some)] = _Given(dict.fromkeys(some), time.monotonic())
-            ready, _ = ray.wait(list(given), num_returns=1, timeout=TICK_S, fetch_local=False)
-            if not ready:
-                yield None
-                continue
-            left, at = given[ready[0]]
-            try:
-                key, result, host, seconds = ray.get(next(ready[0]))
-            except ray.exceptions.RayTaskError as error:
-                # the work sends its own errors, so this node cannot load the work, and would fail every shard
-                raise ClusterUnavailable(f"a worker cannot do {name}: {error.cause or error}") from error
-            except (StopIteration, ray.exceptions.RayError) as error:
-                del given[ready[0]]
-                if len(some := list(left)) == 1:
-                    yield ShardResult(some[0], name, _lost(some[0], name, error))
-                elif some:  # one of the shards may end its worker; halving finds it
-                    waiting.extend((some[: len(some) // 2], some[len(some) // 2 :]))
-            else:
+        # Ray's calls lose the exception by which Dagster ends a run if its signal arrives in them. Signals arrive in
+        # the main thread only, so another thread makes these calls.
+        with Workers(1, f"{name}_results") as waiter:
+            while waiting or given:
+                while waiting and len(given) < _AHEAD * size_of_cluster():
+                    some = waiting.popleft()
+                    given[task.remote(some)] = _Given(dict.fromkeys(some), time.monotonic())
+                answer = waiter.submit(_first_answer, list(given)).result()
+                if answer is None:
+                    yield None
+                    continue
+                ready, found = answer
+                left, at = given[ready]
+                if isinstance(found, ray.exceptions.RayTaskError):
+                    # the work sends its own errors, so this node cannot load the work, and would fail every shard
+                    raise ClusterUnavailable(f"a worker cannot do {name}: {found.cause or found}") from found
+                if found is None or isinstance(found, ray.exceptions.RayError):
+                    del given[ready]
+                    if len(some := list(left)) == 1:
+                        yield ShardResult(some[0], name, _lost(some[0], name, found))
+                    elif some:  # one of the shards may end its worker; halving finds it
+                        waiting.extend((some[: len(some) // 2], some[len(some) // 2 :]))
+                    continue
+                key, result, host, seconds = found
                 if key in left:  # else a repeated task sent it before
                     del left[key]
                     queued = max(0.0, time.monotonic() - at - seconds)
@@ -125,8 +129,26 @@ def on_cluster(
             ray.cancel(generator, force=True)
 
 
-def _lost(key: str, name: str, error: Exception) -> ShardError:
-    if isinstance(error, StopIteration):
+def _first_answer(tasks: list[Any]) -> tuple[Any, Any] | None:
+    """Return the first of ``tasks`` that has a result, and its next result: an error of Ray, or None if it ended.
+
+    Return None if none has one within a second.
+    """
+    import ray
+
+    ready, _ = ray.wait(tasks, num_returns=1, timeout=TICK_S, fetch_local=False)
+    if not ready:
+        return None
+    try:
+        return ready[0], ray.get(next(ready[0]))
+    except StopIteration:
+        return ready[0], None
+    except ray.exceptions.RayError as error:
+        return ready[0], error
+
+
+def _lost(key: str, name: str, error: Exception | None) -> ShardError:
+    if error is None:
         return ShardError(f"shard {key}: {name} ended without a result for it; this is an error of its code")
     return WorkerLost(
         f"shard {key}: {_TRIES} workers were lost with {name}: {type(error).__name__}: {error}. It may take more "
