@@ -18,6 +18,7 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "invalid_source_ref": "source_ref is not a JSON locator",
     "forbidden_path": "source_ref points outside the allowed roots",
     "unreadable_source": "the file that source_ref names could not be read",
+    "source_changed": "the file that source_ref names is not the one that the row was made from",
     "short_read": "fewer bytes came back than source_ref promises",
     "member_too_large": "the member is larger than the limit",
     "document_too_large": "the sample's JSON is larger than the limit, or would be as rows; it is kept as it is",

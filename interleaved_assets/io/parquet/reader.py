@@ -15,6 +15,7 @@ from interleaved_assets.io.parquet.decode import STEP_BYTES
 from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.parquet.types import original_schema
 from interleaved_assets.io.rows.batches import gathered, row_bytes, sample_starts, whole_samples
+from interleaved_assets.io.rows.raw_versions import with_raw_versions_of
 from interleaved_assets.io.rows.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.rows.value_bytes import has_byte_length
 from interleaved_assets.io.storage import InputFile, StorageOptions
@@ -229,4 +230,4 @@ def _unified(schemas: Sequence[pa.Schema], uris: Sequence[str]) -> pa.Schema:
                 f"{uri} does not fit the files before it in its partition: {error}. "
                 "Read it in a partition of its own, or pass schema or schema_overrides."
             ) from error
-    return reconcile_schema(unified)
+    return with_raw_versions_of(reconcile_schema(unified), schemas)

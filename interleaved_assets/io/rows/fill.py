@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from interleaved_assets.io.rows.batches import binary_column, binary_views, row_bytes, split_samples
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, TIFF, sniff
 from interleaved_assets.io.rows.fetch import Source, fetch, is_compressed_tar
+from interleaved_assets.io.rows.raw_versions import RawShards, without_raw_versions
 from interleaved_assets.io.rows.referenced import is_by_reference
 from interleaved_assets.io.storage import StorageOptions, check_allowed
 from interleaved_assets.io.storage.atomic import BytesLike
@@ -64,6 +65,9 @@ def materialize(
     A row that cannot be filled gets a ``materialize_error`` and null bytes; a row that is filled loses the error of an
     earlier fetch. Rows with any other error are left as they are.
 
+    Rows by reference get no other bytes: the raw shard must have the content that it had when they were made, and each
+    image the size that its row states.
+
     Args:
         table: rows of the row model.
         storage_options: fsspec options for remote paths.
@@ -103,14 +107,16 @@ def materialize_parts(
     """
     table = with_fetch_columns(table)
     chosen = _rows_to_fill(table, only_missing)
-    table, kept_errors = _without_sizes(table)
+    raws = RawShards(table.schema, storage_options)
+    table, stated_sizes = _without_sizes(table)
     if not chosen.any():
         yield table
         return
     rows = np.flatnonzero(chosen)
     locators = table["source_ref"].take(pa.array(rows)).to_pylist()
-    outcomes = _outcomes(locators, allowed_roots or (), storage_options, limits)
+    outcomes = _outcomes(locators, allowed_roots or (), storage_options, limits, raws)
     found = dict(zip(rows.tolist(), outcomes, strict=True))
+    _refuse_other_sizes(found, stated_sizes)
     _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), limits.max_sample_bytes)
     sizes = row_bytes(table)
     for row, outcome in found.items():
@@ -120,16 +126,24 @@ def materialize_parts(
     for part in split_samples(table, max_batch_bytes, sizes):
         rows_of_part = range(first, first + part.num_rows)
         outcomes_of_part = {row - first: found[row] for row in rows_of_part if row in found}
-        yield _filled(part, outcomes_of_part, {row - first for row in rows_of_part if row in kept_errors})
+        yield _filled(part, outcomes_of_part, {row - first for row in rows_of_part if row in stated_sizes})
         first += part.num_rows
 
 
-def _without_sizes(table: pa.Table) -> tuple[pa.Table, set[int]]:
-    """Return ``table`` without :data:`BINARY_SIZE`, and the numbers of its rows by reference."""
+def _without_sizes(table: pa.Table) -> tuple[pa.Table, dict[int, int]]:
+    """Return ``table`` without what rows by reference have, and the bytes of each of these rows, by its number."""
     if not is_by_reference(table.schema):
-        return table, set()
-    rows = np.flatnonzero(np.asarray(table[BINARY_SIZE].is_valid(), dtype=bool)).tolist()
-    return table.drop_columns([BINARY_SIZE]), set(rows)
+        return without_raw_versions(table), {}
+    sizes = {row: size for row, size in enumerate(table[BINARY_SIZE].to_pylist()) if size is not None}
+    return without_raw_versions(table.drop_columns([BINARY_SIZE])), sizes
+
+
+def _refuse_other_sizes(outcomes: dict[int, _Outcome], stated_sizes: Mapping[int, int]) -> None:
+    """Replace images of rows by reference that have another size than their row states by errors."""
+    for row in outcomes.keys() & stated_sizes.keys():
+        outcome = outcomes[row]
+        if not isinstance(outcome, str) and (size := sum(map(len, outcome.pieces))) != stated_sizes[row]:
+            outcomes[row] = row_error("source_changed", f"{size} bytes instead of the {stated_sizes[row]} of the row")
 
 
 def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome], kept_errors: AbstractSet[int]) -> pa.Table:
@@ -218,12 +232,18 @@ def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
 
 
 def _outcomes(
-    locators: list[str | None], allowed_roots: Sequence[str], storage_options: StorageOptions, limits: TarLimits
+    locators: list[str | None],
+    allowed_roots: Sequence[str],
+    storage_options: StorageOptions,
+    limits: TarLimits,
+    raws: RawShards,
 ) -> list[_Outcome]:
     allowed: dict[str, bool] = {}
     plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
+    plans = [plan if isinstance(plan, str) else raws.problem(plan[0].path) or plan for plan in plans]
     sources = dict.fromkeys(plan[0] for plan in plans if not isinstance(plan, str))
     fetched = fetch(sources, storage_options=storage_options, limits=limits)
+    fetched = {source: raws.problem_since(source.path) or data for source, data in fetched.items()}
     frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str] = {}
     return [plan if isinstance(plan, str) else _outcome(*plan, fetched[plan[0]], frames) for plan in plans]
 

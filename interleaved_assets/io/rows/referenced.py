@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.rows.batches import binary_column, binary_views, row_bytes, split_samples
+from interleaved_assets.io.rows.raw_versions import without_raw_versions
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE
@@ -69,7 +70,7 @@ def _filled(table: pa.Table, tar: TarSource) -> pa.Table:
             raise _not_there(table, row, tar, f"{size} bytes instead of {sizes[row]}")
         contents[row] = pieces
     table = table.set_column(place, table.schema.field(place), binary_column(contents))
-    return table.drop_columns([BINARY_SIZE])
+    return without_raw_versions(table.drop_columns([BINARY_SIZE]))
 
 
 def _not_there(table: pa.Table, row: int, tar: TarSource, reason: str) -> ShardError:

@@ -15,7 +15,7 @@ from interleaved_assets.io.storage.filesystem import (
     local_path,
     storage_errors,
 )
-from interleaved_assets.io.storage.inputs import file_sha256
+from interleaved_assets.io.storage.inputs import file_sha256, file_xxh3
 from interleaved_assets.io.storage.walk import files_below
 from interleaved_assets.model.errors import StorageError
 
@@ -31,6 +31,35 @@ def stamp_of(info: Mapping[str, Any]) -> str | None:
         return etag_stamp(etag, info["size"])
     written = info.get("mtime") or info.get("LastModified") or info.get("created")
     return f"modified:{written}-{info['size']}"
+
+
+def raw_stamp(info: Mapping[str, Any]) -> str:
+    """Return the stamp of a raw shard, from fsspec's ``info`` of a local or remote file.
+
+    That of a local file has its time, inode and time of its last change. A program that keeps times, such as
+    ``cp -p`` or ``rsync -t``, cannot set the last.
+    """
+    if etag := info.get("ETag") or info.get("etag"):
+        return etag_stamp(etag, info["size"])
+    time = f"modified:{info.get('mtime') or info.get('LastModified') or info.get('created')}"
+    return f"{time} inode:{info['ino']} changed:{info.get('created')}" if "ino" in info else time
+
+
+def content_version(uri: str, stamp: str, storage_options: StorageOptions = None, *, like: str = "") -> str:
+    """Return the version of a file's content: ``etag:…`` if its stamp has one, else ``xxh3:…`` of the content.
+
+    Args:
+        stamp: the file's :func:`raw_stamp`.
+        like: a version to compare with; one of an older version of this package, ``sha256:…``, gives such a version.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    if stamp.startswith("etag:"):
+        return stamp
+    if like.startswith("sha256:"):
+        return f"sha256:{file_sha256(uri, storage_options)}"
+    return f"xxh3:{file_xxh3(uri, storage_options)}"
 
 
 def etag_stamp(etag: str, size: int) -> str:

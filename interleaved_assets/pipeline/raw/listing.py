@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict
 from interleaved_assets.io.storage import (
     as_storage_error,
     check_name,
+    content_version,
     displayable,
     file_info,
-    file_sha256,
-    file_xxh3,
     filesystem,
     find_files_below,
     join,
+    raw_stamp,
     storage_errors,
 )
 from interleaved_assets.model.errors import StorageError
@@ -49,7 +49,7 @@ class RawSource(BaseModel):
 
 
 class RawShard(NamedTuple):
-    """One file below the raw root. ``stamp`` changes whenever the file is written, even with the same content."""
+    """One file below the raw root. ``stamp`` changes whenever the file is written, even if its time is set back."""
 
     key: str
     uri: str
@@ -110,7 +110,7 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
     for below_root in sorted(by_stem.values()):
         info = found[f"{root}/{below_root}"]
         uri = join(storage.raw_root, below_root)
-        files.append((RawShard(shard_key(below_root), uri, info["size"], _stamp(info)), info))
+        files.append((RawShard(shard_key(below_root), uri, info["size"], raw_stamp(info)), info))
     chosen = {f"{root}/{below_root}" for below_root in by_stem.values()}
     unlisted = {
         path[start:]: str(as_storage_error(error, displayable(path), "list")) for path, error in below.refused.items()
@@ -147,7 +147,7 @@ def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
     info = file_info(uri, storage.options)
     if info is None or info["type"] == "directory":
         return None
-    return RawShard(key, uri, info["size"], _stamp(info), str(info.get("LastModified", "")))
+    return RawShard(key, uri, info["size"], raw_stamp(info), str(info.get("LastModified", "")))
 
 
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
@@ -160,13 +160,19 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
         StorageError: the shard cannot be read, or its name is not UTF-8.
     """
     check_name(shard.uri)
-    if shard.stamp.startswith("etag:"):
-        return shard.stamp
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
         return known.version
-    if known is not None and known.version.startswith("sha256:"):
-        return f"sha256:{file_sha256(shard.uri, storage.options)}"
-    return f"xxh3:{file_xxh3(shard.uri, storage.options)}"
+    return content_version(shard.uri, shard.stamp, storage.options, like=known.version if known else "")
+
+
+def seems_same(recorded: str, stamp: str) -> bool:
+    """Return whether a file with this stamp seems to be the recorded one, without reading it.
+
+    The time of its last change does not count: ``chmod`` or a hard link changes that of every file, and all shards
+    would look stale. A stage compares it, and then reads the file. A stamp of an older version has only the time.
+    """
+    before, now = (one.partition(" changed:")[0] for one in (recorded, stamp))
+    return now == before or now.startswith(f"{before} ")
 
 
 def just_written(shard: RawShard, seconds: float) -> bool:
@@ -179,7 +185,7 @@ def just_written(shard: RawShard, seconds: float) -> bool:
     if kind != "modified" or not seconds:
         return False
     try:
-        return abs(time.time() - float(modified)) < seconds
+        return abs(time.time() - float(modified.partition(" ")[0])) < seconds
     except ValueError:
         return False
 
@@ -211,9 +217,3 @@ def _not_there(key: str, storage: StorageSettings) -> StorageError:
         f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted (then interleaved forget removes what "
         "is stored of it), or the key has a typo"
     )
-
-
-def _stamp(info: Mapping[str, Any]) -> str:
-    if etag := info.get("ETag") or info.get("etag"):
-        return f"etag:{etag.strip(chr(34))}-{info['size']}"
-    return f"modified:{info.get('mtime') or info.get('LastModified') or info.get('created')}"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, files_below, join, read_small, remove_file
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
-from interleaved_assets.pipeline.raw.listing import RawShard, find_raw_shard
+from interleaved_assets.pipeline.raw.listing import RawShard, find_raw_shard, seems_same
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import FAILURES_FOLDER
@@ -39,7 +39,9 @@ class Failure(BaseModel):
 
     def concerns(self, raw: RawShard | None) -> bool:
         """Return whether the raw shard is the one that failed; True also if one of them is not known."""
-        return raw is None or self.raw_stamp is None or (self.raw_size, self.raw_stamp) == (raw.size, raw.stamp)
+        if raw is None or self.raw_stamp is None:
+            return True
+        return self.raw_size == raw.size and seems_same(self.raw_stamp, raw.stamp)
 
     @property
     def when(self) -> str:

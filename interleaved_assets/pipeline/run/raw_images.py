@@ -34,7 +34,8 @@ def with_raw_images(
     raw = judged_raw_shard(key, source, storage)
     with open_tar(raw.uri, storage.options) as tar:
         yield from fill_referenced(tables, tar, min(max_batch_bytes, _PART_BYTES))
-    if find_raw_shard(key, storage, source).stamp != raw.stamp:
+    now = find_raw_shard(key, storage, source)
+    if (now.stamp, now.uploaded) != (raw.stamp, raw.uploaded):
         raise ShardError(f"shard {key}: {raw.uri} changed while its images were read; materialize it again")
 
 

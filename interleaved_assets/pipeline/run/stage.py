@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from interleaved_assets.model.columns import BINARY_SIZE, Column
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.raw.listing import RawShard
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.run.check import ShardCheck
 from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import Facts, OutputFile, Record
@@ -43,6 +43,8 @@ class ShardTask:
     """Versions of the packages that compute values of the output, by name."""
     recorded: Record | None = None
     """The shard's own record at the time of that comparison; None if there was none. Its outputs may be gone."""
+    source: RawSource | None = None
+    """The raw shard with the version of its content."""
 
     @property
     def options(self) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
 from interleaved_assets.model.shown import cut_list
-from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
+from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, seems_same
 from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
@@ -244,8 +244,9 @@ def shard_statuses(
 
 
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:
-    # the size counts too: a program that keeps times, such as rsync, may put another tar there with the same time
-    return source is not None and ((source.size, source.stamp) == (raw.size, raw.stamp) or source.version == version)
+    if source is None:
+        return False
+    return source.version == version or (source.size == raw.size and seems_same(source.stamp, raw.stamp))
 
 
 def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from interleaved_assets.io.formats.registry import TAR, format_named
 from interleaved_assets.io.parquet.writer import parquet_shard
+from interleaved_assets.io.rows.raw_versions import with_raw_version
+from interleaved_assets.io.rows.referenced import is_by_reference
 from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.writer import check_modalities
@@ -37,9 +39,13 @@ def normalize(shard: ShardTask) -> Work:
     if form.name != TAR.name:
         batches = _tar_can_hold(batches, shard.raw.uri)
     first = next(batches)
+    schema = first.schema
+    if is_by_reference(schema):
+        assert shard.source is not None
+        schema = with_raw_version(schema, shard.raw.uri, shard.raw.size, shard.source.version)
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
-        parquet_shard(shard.paths.output(NAME), first.schema, storage_options=shard.options) as rows_file,
+        parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
         counting = content.counting(itertools.chain([first], batches))
         facts, dropped = write_by_error_policy(counting, shard, NAME, rows_file.write)

@@ -1,10 +1,15 @@
+import hashlib
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards, raw_content_version
+from interleaved_assets.pipeline.raw import listing
+from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, list_raw_shards, raw_content_version
 from interleaved_assets.pipeline.raw.snapshot import (
     SnapshotChanges,
     SnapshotEntry,
@@ -165,11 +170,57 @@ def test_what_is_handled_counts_only_under_the_cursor_of_its_tick(storage: Stora
     assert read_snapshot(storage, None) == seen  # after a reset of the cursor
 
 
-def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:
+def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     put(storage, "a.tar", b"one", 1)
     source = see(storage, {}, now=100).snapshot["a"].source
-    put(storage, "a.tar", b"two", 1)  # same size, same time: the stamp cannot tell, and the content is not read
+    monkeypatch.delattr(listing, "content_version")
     assert raw_content_version(find_raw_shard("a", storage), storage, source) == source.version
+
+
+def written_in_place(tar: Path) -> None:
+    tar.write_bytes(b"two")
+
+
+def replaced(tar: Path) -> None:
+    tar.with_name("other").write_bytes(b"two")
+    tar.with_name("other").replace(tar)
+
+
+@pytest.mark.parametrize("replace", [written_in_place, replaced])
+def test_another_content_of_the_same_size_and_time_is_seen(
+    storage: StorageSettings, replace: Callable[[Path], None]
+) -> None:
+    put(storage, "a.tar", b"one", 1)
+    first = see(storage, {}, now=100).snapshot
+    time.sleep(0.02)  # the clock of a file system ticks every few milliseconds
+    replace(Path(storage.raw_root, "a.tar"))
+    os.utime(Path(storage.raw_root, "a.tar"), (1, 1))
+    source = first["a"].source
+    assert raw_content_version(find_raw_shard("a", storage), storage, source) != source.version
+    assert known(see(storage, first, now=200), first) == ["a"]
+
+
+@pytest.mark.parametrize("version", ["xxh3", "sha256"])
+def test_a_stamp_of_an_older_version_is_hashed_once_and_its_record_stays_valid(
+    storage: StorageSettings, version: str
+) -> None:
+    put(storage, "a.tar", b"one", 1)
+    shard = find_raw_shard("a", storage)
+    content = {"xxh3": xxhash.xxh3_128(b"one"), "sha256": hashlib.sha256(b"one")}[version].hexdigest()
+    old = RawSource(uri=shard.uri, size=3, stamp="modified:1.0", version=f"{version}:{content}")
+    assert raw_content_version(shard, storage, old) == old.version
+    assert listing.seems_same(old.stamp, shard.stamp)
+    assert not listing.seems_same("modified:2.0", shard.stamp)
+
+
+def test_a_changed_mode_makes_no_shard_look_changed(storage: StorageSettings) -> None:
+    put(storage, "a.tar", b"one", 1)
+    before = find_raw_shard("a", storage)
+    time.sleep(0.02)
+    Path(storage.raw_root, "a.tar").chmod(0o600)
+    now = find_raw_shard("a", storage)
+    assert now.stamp != before.stamp
+    assert listing.seems_same(before.stamp, now.stamp)
 
 
 def test_a_file_that_cannot_be_read_does_not_delay_the_others(storage: StorageSettings) -> None:

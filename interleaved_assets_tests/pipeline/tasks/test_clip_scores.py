@@ -27,7 +27,7 @@ from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stage import ShardTask, StageOutcome, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.tasks import clip_scores as score_clip
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
@@ -133,6 +133,23 @@ def test_a_shard_without_images_has_an_empty_table(folder: Path, documents: dict
         tables[key] = pq.read_table(outcome.record.outputs["rows"].uri)
     assert [tables[key].num_rows for key in "ab"] == [0, 1]
     assert tables["a"].schema == tables["b"].schema
+
+
+def test_images_that_rows_name_are_scored_as_copied_ones_and_never_others(folder: Path) -> None:
+    copied = go(three(folder), "a")["a"]
+    file = folder / "interleaved.toml"
+    file.write_text(file.read_text().replace('output_root = "out"', 'output_root = "by"\nimage_bytes = "referenced"'))
+    settings = load_settings(file)
+    for stage in ("normalized", "image_scores"):
+        take_through(stage_dag(settings)[stage], "a", settings)
+    referenced = go(settings, "a")["a"]
+    assert isinstance(copied, StageOutcome)
+    assert isinstance(referenced, StageOutcome)
+    tables = [pq.read_table(outcome.record.outputs["rows"].uri) for outcome in (copied, referenced)]
+    assert tables[0].equals(tables[1])
+    write_shard(folder / "raw/a.tar", {"a": document("text of a", picture(5))})
+    Path(paths(settings, "a").record("clip_scores")).unlink()
+    assert "is not the raw shard that normalized was made from" in str(go(settings, "a")["a"])
 
 
 def test_the_data_version_is_a_hash_of_the_inputs_and_not_of_the_bytes(folder: Path) -> None:
