@@ -17,7 +17,9 @@ KEY: Final = "recipe"
 """The key of a settings file that names a recipe."""
 _FOLDER: Final = files("interleaved_assets.settings") / "recipes"
 _ENDING: Final = ".toml"
-_ABOUT: Final = ("recipe", "cannot")
+_IDENTITY: Final = "identity"
+"""The scorer of texts that no bound needs: a later step finds repeated documents by it, which every data set drops."""
+_ABOUT: Final = ("recipe", "differs", "cannot")
 """Tables of a recipe's file that are no settings."""
 
 
@@ -31,6 +33,14 @@ class Lacking(NamedTuple):
     """Advice on what to do instead; empty if there is none."""
 
 
+class Different(NamedTuple):
+    """A measure that a data set defines in another way than its recipe."""
+
+    what: str
+    theirs: str
+    ours: str
+
+
 class Recipe(NamedTuple):
     """The filters of a published data set."""
 
@@ -42,6 +52,7 @@ class Recipe(NamedTuple):
     settings: Mapping[str, Any]
     """Tables as in a settings file."""
     lacking: tuple[Lacking, ...]
+    different: tuple[Different, ...]
     text: str
     """The tables with their comments, as they stand in the file."""
 
@@ -63,8 +74,9 @@ def read_recipe(name: str) -> Recipe:
     content = tomllib.loads(text)
     settings = _completed({table: values for table, values in content.items() if table not in _ABOUT}, {})
     lacking = tuple(Lacking(**rule) for rule in content["cannot"])
-    shown = text.partition("\n[[cannot]]")[0]
-    return Recipe(name, **content["recipe"], settings=settings, lacking=lacking, text=shown.strip())
+    different = tuple(Different(**rule) for rule in content["differs"])
+    shown = text.partition("\n[[differs]]")[0].strip()
+    return Recipe(name, **content["recipe"], settings=settings, lacking=lacking, different=different, text=shown)
 
 
 def with_recipe(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +123,8 @@ def _merged(recipe: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]
 def _completed(settings: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``settings`` with what follows from their bounds, unless ``own`` says it.
 
-    These are the filters to apply, which are those with a bound, and the scorers that measure what is bounded in texts.
+    These are the filters to apply, which are those with a bound, and the scorers of texts: those that measure what is
+    bounded, and the identities.
     """
     selection, chosen, documents = settings.get("selection", {}), own.get("selection", {}), own.get("documents", {})
     if not all(isinstance(table, Mapping) for table in (selection, chosen, documents)):
@@ -119,7 +132,11 @@ def _completed(settings: dict[str, Any], own: Mapping[str, Any]) -> dict[str, An
     order = [name for name in BUILT_IN if not {*bound_settings(name)}.isdisjoint(selection)]
     bounded = {name: _bounded(selection[name], chosen.get(name)) for name in ("document", "text") if name in selection}
     columns = {column for table in bounded.values() if isinstance(table, Mapping) for column in table}
-    scorers = [one.name for one in all_scorers() if one.section == "documents" and not columns.isdisjoint(one.columns)]
+    scorers = [
+        one.name
+        for one in all_scorers()
+        if one.section == "documents" and (one.name == _IDENTITY or not columns.isdisjoint(one.columns))
+    ]
     return {
         **settings,
         "selection": {**selection, **bounded, "order": chosen.get("order", order)},

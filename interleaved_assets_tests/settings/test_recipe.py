@@ -49,7 +49,8 @@ def test_every_recipe_says_where_it_is_from_and_what_it_lacks(name: str) -> None
     # every published recipe has rules for repeated images or documents
     assert any(rule.what.startswith("repeated") for rule in recipe.lacking)
     assert all(rule.what and rule.number for rule in recipe.lacking)
-    assert not {"recipe", "cannot"} & {*recipe.settings}
+    assert all(all(one) for one in recipe.different)
+    assert not {"recipe", "cannot", "differs"} & {*recipe.settings}
     assert {*recipe.settings} <= {*Settings.model_fields}
 
 
@@ -83,7 +84,15 @@ def test_every_recipe_is_accepted_and_names_what_measures(name: str, tmp_path: P
     names = settings.selection.active_filters()
     assert not {"sharpness", "qr", "ratio"} & {*names}
     assert "images" in names
-    assert settings.documents.scorers
+    assert "identity" in settings.documents.scorers
+    assert settings.scoring.scorers == ("thumbnail", "image_identity")
+
+
+def test_obelics_judges_the_punctuation_of_texts_and_documents() -> None:
+    lines = recipe_lines(read_recipe("obelics"))
+    assert lines["selection.text.punctuation.min"] == 0.001
+    assert lines["selection.document.punctuation.min"] == 0.03
+    assert not any("punctuation" in rule.what for rule in read_recipe("obelics").lacking)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +196,12 @@ def test_the_command_shows_recipes(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "min_clip = 0.15 " in shown
     assert "with at least one sentence" in shown
     assert "bipartite" in shown
-    assert "[[cannot]]" not in shown
+    assert "texts that CLIP compares" in shown
+    assert "[[" not in shown
     assert main(["recipe", "show", "mmc4", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["settings"]["selection.min_clip"] == 0.15
+    assert {"what": "texts that CLIP compares", "theirs": "sentences", "ours": "text rows"} in facts["different"]
     assert {"what": "faces (mmc4-ff)", "number": "images with a detected face are out", "instead": ""} in facts[
         "not_done"
     ]

@@ -22,17 +22,24 @@ def show_recipes(*, as_json: bool) -> int:
 
 
 def show_recipe(name: str, *, as_json: bool) -> int:
-    """Print the settings of a recipe and what it does not do, and return the exit code."""
+    """Print the settings of a recipe, what it defines in another way and does not do; return the exit code."""
     recipe = read_recipe(name)
     if as_json:
         facts = {"name": recipe.name, "title": recipe.title, "source": recipe.source, "about": recipe.about}
-        lacking = [rule._asdict() for rule in recipe.lacking]
-        print_json({**facts, "settings": recipe_lines(recipe), "not_done": lacking})
+        rules = {
+            "different": [rule._asdict() for rule in recipe.different],
+            "not_done": [rule._asdict() for rule in recipe.lacking],
+        }
+        print_json({**facts, "settings": recipe_lines(recipe), **rules})
         return 0
     out = console()
     for line in recipe.text.splitlines():
         out.print_line(line)
     out.print()
+    table = Table("defined in another way", "there", "here", title=f"Measures of {recipe.title} that differ")
+    for one in recipe.different:
+        table.add_row(*one)
+    out.print(table)
     table = Table("not done by this recipe", "its rule", "instead", title=f"Rules of {recipe.title} that are not done")
     for rule in recipe.lacking:
         table.add_row(*rule)

@@ -17,23 +17,20 @@ if TYPE_CHECKING:
 def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     from interleaved_assets.scoring.texts import characters
     from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.lines import count_places, find_phrase
-    from interleaved_assets.scoring.texts.words import spans_of, words_of
+    from interleaved_assets.scoring.texts.lines import blank_runs, count_places, find_phrase, stripped_lines
 
     def share_of(name: int) -> "np.ndarray":
         return share(batch.count_rows(characters.is_of(batch.classes, name)), batch.characters)
 
     braces = batch.codes == ord("{")
-    starts, ends = spans_of(batch.white & ~batch.newlines)
-    blanks = batch.with_totals(count_places(batch, starts[ends - starts >= 2]))
-    words = batch.with_totals(words_of(batch).per_text)
+    lines = batch.with_totals(count_places(batch, stripped_lines(batch)[0]))
     return (
         share_of(characters.UPPER),
         share_of(characters.DIGIT),
         share_of(characters.SPECIAL),
         batch.with_totals(batch.count(braces)),
         batch.with_totals(count_places(batch, find_phrase(batch.codes, "lorem ipsum"))),
-        share(blanks, words),
+        share(batch.with_totals(blank_runs(batch)), lines),
     )
 
 
@@ -63,14 +60,17 @@ register_scorer(
             "blank_runs": Range(low=0),
         },
         meanings={
-            "upper_case": "Share of the characters that are upper-case letters (Lu), 0 to 1.",
-            "digits": "Share of the characters that are decimal digits (Nd), 0 to 1.",
+            "upper_case": "Share of the characters that are upper-case letters (Unicode's Lu), 0 to 1 (RefinedWeb, of "
+            "lines).",
+            "digits": "Share of the characters that are decimal digits (Unicode's Nd), 0 to 1 (RefinedWeb, of lines).",
             "special_characters": "Share of the characters that are white space, numbers, punctuation, symbols, emoji "
-            "or control characters, 0 to 1 (OBELICS).",
-            "curly_braces": "Opening curly braces, from 0; C4 drops documents that have one.",
-            "lorem_ipsum": "Occurrences of 'lorem ipsum' in any case, from 0; C4 drops documents that have one.",
-            "blank_runs": "Runs of two or more blanks within a line / words, from 0.",
+            "or control characters, 0 to 1 (OBELICS, which lists them).",
+            "curly_braces": "Opening curly braces, from 0 (C4, which drops documents with one).",
+            "lorem_ipsum": "Occurrences of 'lorem ipsum' in any case, from 0 (C4, which drops documents with one).",
+            "blank_runs": "Runs of three or more line feeds within a text / lines that are not blank, from 0 "
+            "(OmniCorpus, as NVIDIA's pipeline counts them).",
         },
+        version=2,
         section="documents",
         place=110,
     )

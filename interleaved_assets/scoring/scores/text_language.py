@@ -83,7 +83,7 @@ register_scorer(
         meanings={
             "language": f"ISO 639 code of the likeliest of 176 languages, by the first {MOST_LANGUAGE_CHARACTERS:,} "
             f"characters; {UNDETERMINED} without letters (fastText lid.176.ftz).",
-            "language_probability": "Probability of that language, 0 to 1.",
+            "language_probability": "Probability of that language, 0 to 1 (fastText lid.176.ftz).",
         },
         section="documents",
         place=160,

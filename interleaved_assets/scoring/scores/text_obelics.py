@@ -23,7 +23,8 @@ _CHARACTERS: Final = 10
 _FEWEST_TOKENS: Final = 12
 """Words and marks that a text has to have for its punctuation to be judged."""
 _COLUMNS: Final = {
-    "punctuation": f"Punctuation marks / (words + punctuation marks), 0 to 1; 1 for a text row with fewer than "
+    "plain_words": "Words, without those that are all special characters, from 0 (OBELICS).",
+    "punctuation": f"Marks , ; : ? ! . / (words + these marks), 0 to 1; 1 for a text row with fewer than "
     f"{_FEWEST_TOKENS} of both, which OBELICS does not judge (OBELICS).",
     "stop_word_share": "Share of the words that are in the list of documents.stop_words, 0 to 1 (OBELICS).",
     "flagged_words": "Share of the words that are in the list of documents.flagged_words, 0 to 1 (OBELICS).",
@@ -37,12 +38,12 @@ def _punctuation(batch: "TextBatch") -> "np.ndarray":
     import numpy as np
 
     from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.characters import PUNCTUATION, WORD_PART, is_of
+    from interleaved_assets.scoring.texts.characters import MARK, WORD_PART, is_of
     from interleaved_assets.scoring.texts.lines import count_places
     from interleaved_assets.scoring.texts.words import spans_of
 
     is_part = is_of(batch.classes, WORD_PART)
-    marks = batch.with_totals(batch.count(is_of(batch.classes, PUNCTUATION) & ~is_part))
+    marks = batch.with_totals(batch.count_class(MARK))
     tokens = marks + batch.with_totals(count_places(batch, spans_of(is_part)[0]))
     is_text = batch.rows_from(np.zeros(batch.documents, dtype=bool), np.ones(batch.texts, dtype=bool))
     return np.where(is_text & (tokens < _FEWEST_TOKENS) & (tokens > 0), 1.0, share(marks, tokens))
@@ -109,12 +110,14 @@ def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
 
 def _prepare(settings: "DocumentSettings") -> MeasureTexts:
     from interleaved_assets.scoring.texts.lists import STOP_WORDS, words_in
+    from interleaved_assets.scoring.texts.words import plain_words_of
 
     stop_words = STOP_WORDS if settings.stop_words is None else words_in(settings.stop_words, "documents.stop_words")
     flagged = words_in(settings.flagged_words, "documents.flagged_words")
 
     def measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
         return (
+            batch.with_totals(plain_words_of(batch).per_text),
             _punctuation(batch),
             _listed(batch, stop_words),
             _listed(batch, flagged),
@@ -128,10 +131,11 @@ def _prepare(settings: "DocumentSettings") -> MeasureTexts:
 register_scorer(
     Scorer(
         "obelics",
-        dict.fromkeys(_COLUMNS, "double"),
+        {**dict.fromkeys(_COLUMNS, "double"), "plain_words": "int64"},
         _prepare,
         about="the rules of OBELICS on punctuation, listed words and repetition",
-        ranges=dict.fromkeys(_COLUMNS, Range(0, 1)),
+        ranges={**dict.fromkeys(_COLUMNS, Range(0, 1)), "plain_words": Range(low=0)},
+        version=2,
         meanings=_COLUMNS,
         options={
             "stop_words": (

@@ -18,10 +18,11 @@ _COLUMNS: Final = {"emails": "[EMAIL]", "phones": "[PHONE]", "ip_addresses": "[I
 _FEWEST_DIGITS: Final = 4
 """Digits of the shortest of these that has no @: an IPv4 address such as 1.2.3.4."""
 _MEANINGS: Final = {
-    "emails": "E-mail addresses, from 0.",
-    "phones": "Telephone numbers of North America, such as (555) 010-9999, and international ones with +, from 0.",
-    "ip_addresses": "IPv4 addresses, from 0.",
-    "ssns": "US social security numbers, such as 123-45-6789, from 0.",
+    "emails": "E-mail addresses, from 0 (MINT-1T, NVIDIA's pipeline).",
+    "phones": "Telephone numbers of North America, such as (555) 010-9999, and international ones with +, from 0 "
+    "(NVIDIA's pipeline).",
+    "ip_addresses": "IPv4 addresses, from 0 (MINT-1T, NVIDIA's pipeline).",
+    "ssns": "US social security numbers, such as 123-45-6789, from 0 (NVIDIA's pipeline).",
 }
 
 

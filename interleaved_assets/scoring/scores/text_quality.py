@@ -1,4 +1,4 @@
-"""Gopher's rules on the words and lines of a document (arXiv 2112.11446, table A1), as datatrove applies them."""
+"""Gopher's rules on the words and lines of a document (arXiv 2112.11446, section A.1.1), as datatrove applies them."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +31,7 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
 
     from interleaved_assets.scoring.texts import characters
     from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.lines import count_runs, line_marks
+    from interleaved_assets.scoring.texts.lines import ellipses, line_marks
     from interleaved_assets.scoring.texts.words import words_of
 
     words = words_of(batch)
@@ -45,13 +45,12 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     count = batch.with_totals(words.per_text)
     plain = batch.with_totals(per_text(is_plain))
     hashes = batch.count(batch.codes == ord("#"))
-    ellipses = batch.count(batch.codes == ord("…")) + count_runs(batch, ord("."), 3)
     lines = line_marks(batch)
     return (
         share(batch.with_totals(per_text(words.lengths * is_plain)), plain),
         share(batch.with_totals(per_text(has_letter)), count),
         share(batch.with_totals(hashes), count),
-        share(batch.with_totals(ellipses), count),
+        share(batch.with_totals(ellipses(batch)), count),
         share(lines.bullets, lines.lines),
         share(lines.ellipses, lines.lines),
         _stop_words(batch),

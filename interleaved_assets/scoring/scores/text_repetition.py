@@ -20,10 +20,16 @@ _COLUMNS: Final = {
     "duplicate_line_characters": "Characters of these lines / characters, 0 to 1 (Gopher).",
     "duplicate_paragraphs": "Share of the paragraphs that came before in the document, 0 to 1 (Gopher).",
     "duplicate_paragraph_characters": "Characters of these paragraphs / characters, 0 to 1 (Gopher).",
-    "top_word": "Share of the words that are the most frequent one, 0 to 1.",
+    "top_word": "Share of the words that are the most frequent one, in any case, 0 to 1 (OmniCorpus, as NVIDIA's "
+    "pipeline counts it).",
     **{
         f"top_{length}_gram": f"Characters of the most frequent run of {length} words, all its occurrences together "
         "/ characters, from 0; above 1 where occurrences overlap (Gopher)."
+        for length in _TOP
+    },
+    **{
+        f"top_{length}_gram_words": f"Words of the most frequent run of {length} words, all its occurrences together "
+        "/ words, from 0; above 1 where occurrences overlap (NVIDIA's pipeline)."
         for length in _TOP
     },
     **{
@@ -47,18 +53,20 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
 
 
 def _runs(batch: "TextBatch", characters: "np.ndarray") -> "list[np.ndarray]":
-    """Return the share of the top word, those of the top runs of words and of the duplicate runs, of each document."""
+    """Return the values of the columns on words and runs of words, in their order, of each document."""
     import numpy as np
 
     from interleaved_assets.scoring.texts.batch import share
     from interleaved_assets.scoring.texts.hashes import longer_runs
     from interleaved_assets.scoring.texts.repeats import find_repeats, most_frequent, skipping_duplicates
-    from interleaved_assets.scoring.texts.words import words_of
+    from interleaved_assets.scoring.texts.words import lower_words_of, words_of
 
     words = words_of(batch)
     before = np.append(0, np.cumsum(words.lengths))
     first = np.cumsum(words.per_document) - words.per_document
-    found = []
+    top = find_repeats(lower_words_of(batch).hashes, words.document)
+    found = [share(most_frequent(top, batch.documents, first)[1] * (words.per_document > 0), words.per_document)]
+    of_words, of_runs = [], []
     # a run of words can only occur twice if the runs one word shorter, at its start and after it, do
     repeated, runs = np.ones(len(words.hashes), dtype=bool), words.hashes
     for length in range(1, _DUPLICATE[-1] + 1):
@@ -70,20 +78,19 @@ def _runs(batch: "TextBatch", characters: "np.ndarray") -> "list[np.ndarray]":
         of_length = np.zeros(len(words.hashes) + 1, dtype=bool)
         of_length[repeats.places] = True
         repeated = of_length[:-1] & of_length[1:]
-        if length <= _TOP[-1]:
+        if length in _TOP:
             place, count = most_frequent(repeats, batch.documents, first)
             has_run = words.per_document >= length
             place, last = np.where(has_run, place, 0), np.where(has_run, place + length, 0)
             size = before[last] - before[place] + length - 1
-            found.append(
-                share(count * has_run, words.per_document) if length == 1 else share(count * size * has_run, characters)
-            )
+            found.append(share(count * size * has_run, characters))
+            of_words.append(share(count * length * has_run, words.per_document))
         elif length >= _DUPLICATE[0]:
             place = skipping_duplicates(repeats, length)
             sizes = before[place + length] - before[place]
             total = np.bincount(words.document[place], weights=sizes, minlength=batch.documents)
-            found.append(share(total, characters))
-    return found
+            of_runs.append(share(total, characters))
+    return [*found, *of_words, *of_runs]
 
 
 def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
@@ -96,7 +103,8 @@ register_scorer(
         dict.fromkeys(_COLUMNS, "double"),
         _prepare,
         about="Gopher's rules on repetition, of documents only",
-        ranges={name: Range(low=0) if name.endswith("_gram") and "top" in name else Range(0, 1) for name in _COLUMNS},
+        ranges={name: Range(low=0) if "_gram" in name and "top" in name else Range(0, 1) for name in _COLUMNS},
+        version=2,
         meanings=_COLUMNS,
         section="documents",
         place=130,

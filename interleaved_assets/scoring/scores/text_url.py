@@ -51,7 +51,7 @@ register_scorer(
         ranges={"url_words": Range(low=0)},
         meanings={
             "url_words": "How many words of the list of documents.url_words occur in the document's URL in any case, "
-            "also as parts of its words, from 0; 0 without a URL (NVIDIA's pipeline); null for a text."
+            "also as parts of its words, from 0; 0 without a URL; null for a text (NVIDIA's pipeline)."
         },
         options={
             "url_words": (

@@ -60,11 +60,13 @@ register_scorer(
         },
         meanings={
             "words": "Words, split on white space as str.split does, from 0 (Gopher, OBELICS).",
-            "characters": "Code points, from 0; of a document with an empty line between its texts.",
-            "images": "Images of the document, from 0; null for a text.",
-            "images_per_word": "Images / words of the document, at least one word, from 0; null for a text.",
-            "texts": "Text rows of the document, from 0; null for a text.",
-            "longest_text": "Words of the longest text of the document, from 0; null for a text.",
+            "characters": "Code points, from 0; of a document with an empty line between its texts (Gopher's shares "
+            "are of them).",
+            "images": "Images of the document, from 0; null for a text (OBELICS, MMC4).",
+            "images_per_word": "Images / words of the document, at least one word, from 0; null for a text (NeMo "
+            "Curator's image-to-text ratio).",
+            "texts": "Text rows of the document, from 0; null for a text (this package).",
+            "longest_text": "Words of the longest text of the document, from 0; null for a text (this package).",
         },
         section="documents",
         place=100,

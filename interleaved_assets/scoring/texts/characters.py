@@ -28,6 +28,9 @@ CONTROL: Final = 128
 """Control characters: category Cc."""
 WORD_PART: Final = 256
 r"""Letters, digits, underscore and marks that Python's ``\w`` matches, and the apostrophe."""
+MARK: Final = 512
+"""The marks that OBELICS counts as punctuation."""
+MARKS: Final = ",;:?!."
 _PLANES: Final = ((0, 0x40000), (0xE0000, 0xF0000))
 """The code points that Unicode may assign; the others are unassigned or private."""
 _LINE_ENDS: Final = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -48,6 +51,8 @@ def class_table() -> NDArray[np.uint16]:
         table[ord(character)] |= PUNCTUATION | SPECIAL
     for character in _LINE_ENDS:
         table[ord(character)] |= LINE_END
+    for character in MARKS:
+        table[ord(character)] |= MARK
     for character in "_'":
         table[ord(character)] |= WORD_PART
     return table

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from interleaved_assets.scoring.texts.batch import Numbers, TextBatch, count_within
+from interleaved_assets.scoring.texts.batch import SEPARATOR, Numbers, TextBatch, count_within
 from interleaved_assets.scoring.texts.characters import LINE_END, is_of
 from interleaved_assets.scoring.texts.repeats import find_repeats
 from interleaved_assets.scoring.texts.words import span_hashes, spans_of, words_of
@@ -13,6 +13,8 @@ from interleaved_assets.scoring.texts.words import span_hashes, spans_of, words_
 _CARRIAGE_RETURN = ord("\r")
 _BULLETS = (ord("•"), ord("-"))
 _DOT, _ELLIPSIS = ord("."), ord("…")
+_BREAKS = 3
+"""Line feeds of a run of blank lines."""
 
 
 class Repeated(NamedTuple):
@@ -35,21 +37,58 @@ class LineMarks(NamedTuple):
 
 def line_marks(batch: TextBatch) -> LineMarks:
     """Return the numbers of lines, and of those with a bullet or an ellipsis."""
-    codes, ends_line = batch.codes, is_of(batch.classes, LINE_END)
-    pair = codes[:-1] == _CARRIAGE_RETURN
-    pair &= codes[1:] == ord("\n")
-    ends_line[:-1] &= ~pair
+    starts, ends = stripped_lines(batch)
+    bullets = starts[np.isin(batch.codes[starts], _BULLETS)]
+    ellipses = ends[end_with_ellipsis(batch, starts, ends)] - 1
+    return LineMarks(_lines(batch, _line_ends(batch)), _in_rows(batch, bullets), _in_rows(batch, ellipses))
+
+
+def stripped_lines(batch: TextBatch) -> tuple[Numbers, Numbers]:
+    """Return where the lines of ``str.splitlines`` that are not blank begin and end, without white space at them."""
+    return batch.shared("stripped lines", lambda: _stripped_lines(batch))
+
+
+def _stripped_lines(batch: TextBatch) -> tuple[Numbers, Numbers]:
     words = words_of(batch)
-    starts = np.append(0, np.flatnonzero(ends_line) + 1)
-    first = np.searchsorted(words.starts, starts)
+    first = np.searchsorted(words.starts, np.append(0, np.flatnonzero(_line_ends(batch)) + 1))
     last = np.append(first[1:], len(words.starts))
     present = last > first
-    starts, first, last = starts[present], words.starts[first[present]], words.ends[last[present] - 1] - 1
+    return words.starts[first[present]], words.ends[last[present] - 1]
+
+
+def _line_ends(batch: TextBatch) -> NDArray[np.bool_]:
+    """Return which code points end a line of ``str.splitlines``: of a carriage return and a line feed, the second."""
+    return batch.shared("line ends", lambda: _ending(batch))
+
+
+def _ending(batch: TextBatch) -> NDArray[np.bool_]:
+    ends_line = is_of(batch.classes, LINE_END)
+    pair = batch.codes[:-1] == _CARRIAGE_RETURN
+    pair &= batch.codes[1:] == ord("\n")
+    ends_line[:-1] &= ~pair
+    return ends_line
+
+
+def end_with_ellipsis(batch: TextBatch, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
+    """Return which of these lines, without white space around them, end with an ellipsis."""
+    codes, last = batch.codes, ends - 1
     dots = (codes[last] == _DOT) & (last - starts >= 2)
     dots &= (codes[np.maximum(last - 1, 0)] == _DOT) & (codes[np.maximum(last - 2, 0)] == _DOT)
-    bullets = first[np.isin(codes[first], _BULLETS)]
-    ellipses = last[dots | (codes[last] == _ELLIPSIS)]
-    return LineMarks(_lines(batch, ends_line), _in_rows(batch, bullets), _in_rows(batch, ellipses))
+    return dots | (codes[last] == _ELLIPSIS)
+
+
+def ellipses(batch: TextBatch) -> Numbers:
+    """Return the number of ellipses (… or three dots) in each text."""
+    return batch.shared("ellipses", lambda: batch.count(batch.codes == _ELLIPSIS) + count_runs(batch, _DOT, 3))
+
+
+def blank_runs(batch: TextBatch) -> Numbers:
+    """Return how often three or more line feeds follow each other in each text."""
+    within = batch.newlines.copy()
+    for offset in range(len(SEPARATOR)):
+        within[batch.ends[:-1] + offset] = False  # between two texts
+    starts, ends = spans_of(within)
+    return count_places(batch, starts[ends - starts >= _BREAKS])
 
 
 def repeated_lines(batch: TextBatch) -> Repeated:
@@ -71,7 +110,7 @@ def filled_lines(batch: TextBatch) -> tuple[Numbers, Numbers, Numbers]:
     words = words_of(batch).starts
     filled = np.searchsorted(words, ends) > np.searchsorted(words, starts)
     starts, ends = starts[filled], ends[filled]
-    return starts, ends, _document_of(batch, starts)
+    return starts, ends, document_of(batch, starts)
 
 
 def repeated_paragraphs(batch: TextBatch) -> Repeated:
@@ -140,7 +179,7 @@ def _in_rows(batch: TextBatch, places: Numbers) -> Numbers:
 
 def repeated_spans(batch: TextBatch, starts: Numbers, ends: Numbers) -> Repeated:
     """Return which of these spans came before in their document; all are inside of documents."""
-    owner = _document_of(batch, starts)
+    owner = document_of(batch, starts)
     later = find_repeats(span_hashes(batch).of(starts, ends), owner).later()
     lengths = ends - starts
     count = batch.documents
@@ -151,7 +190,7 @@ def repeated_spans(batch: TextBatch, starts: Numbers, ends: Numbers) -> Repeated
     )
 
 
-def _document_of(batch: TextBatch, places: Numbers) -> Numbers:
+def document_of(batch: TextBatch, places: Numbers) -> Numbers:
     """Return the document that each place is in."""
     numbers = np.flatnonzero(batch.texts_of_document > 0)
     if not len(numbers):

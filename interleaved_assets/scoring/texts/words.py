@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from copy import copy
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,16 @@ class Words:
         self.text: Numbers = np.repeat(np.arange(batch.texts), self.per_text)
         self.document: Numbers = np.repeat(np.arange(batch.documents), self.per_document)
         self.hashes = hashes
+
+    def with_hashes(self, hashes: Hashes) -> "Words":
+        """Return the same words with other identities."""
+        found = copy(self)
+        found.hashes = hashes
+        return found
+
+    def count_of_documents(self, marked: NDArray[np.bool_]) -> Numbers:
+        """Return how many words of each document are ``marked``."""
+        return np.bincount(self.document[marked], minlength=len(self.per_document))
 
     @property
     def lengths(self) -> Numbers:
@@ -99,6 +110,11 @@ def words_of(batch: TextBatch) -> Words:
     return batch.shared("words", lambda: _words(batch))
 
 
+def lower_words_of(batch: TextBatch) -> Words:
+    """Return the words in lower case."""
+    return batch.shared("lower words", lambda: _lower_words(batch))
+
+
 def plain_words_of(batch: TextBatch) -> Words:
     """Return the words in lower case without special characters at their ends, as OBELICS takes words."""
     return batch.shared("plain words", lambda: _plain_words(batch))
@@ -114,18 +130,28 @@ def _words(batch: TextBatch) -> Words:
     return Words(batch, starts, ends, span_hashes(batch).of(starts, ends))
 
 
+def _lower_words(batch: TextBatch) -> Words:
+    words = words_of(batch)
+    return words.with_hashes(_lowered(batch, words.starts, words.ends, words.hashes))
+
+
 def _plain_words(batch: TextBatch) -> Words:
     words = words_of(batch)
     starts, ends = plain_spans(is_of(batch.classes, SPECIAL), words.starts, words.ends)
-    hashes = span_hashes(batch).of(starts, ends)
-    cased = np.flatnonzero(is_of(batch.classes, UPPER))
+    return Words(batch, starts, ends, _lowered(batch, starts, ends, span_hashes(batch).of(starts, ends)))
+
+
+def _lowered(batch: TextBatch, starts: Numbers, ends: Numbers, hashes: Hashes) -> Hashes:
+    """Return the hashes of the spans in lower case, from their hashes."""
+    cased = batch.shared("cased", lambda: np.flatnonzero(is_of(batch.classes, UPPER)))
     # few words have upper case, and the others keep their hashes
     of_word = np.searchsorted(starts, cased, side="right") - 1
     of_word = of_word[(of_word >= 0) & (cased < ends[of_word])]
     changed = of_word[np.diff(of_word, prepend=-1) > 0]
     lower = np.take(_lower_table(), batch.codes[cased])
+    hashes = hashes.copy()
     hashes[changed] += span_hashes(batch).changes(starts[changed], ends[changed], batch.codes, cased, lower)
-    return Words(batch, starts, ends, hashes)
+    return hashes
 
 
 def plain_spans(special: NDArray[np.bool_], starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pyarrow as pa
 import pytest
@@ -73,6 +74,21 @@ def test_unregistered_scorers_are_unknown(own_scorer):
 
 def test_what_is_measured_elsewhere_is_no_scorer_to_turn_on():
     assert {"size", "ratio", "clip"} <= {scorer.name for scorer in BUILT_IN} - {*known_scorers()}
+
+
+def test_every_score_of_texts_says_its_range_and_its_source():
+    """The source is in brackets at the end: a data set, a paper, a library, or this package."""
+    for scorer in BUILT_IN:
+        if scorer.section != "documents" or scorer.name == "identity":
+            continue
+        for column, dtype in scorer.columns.items():
+            meaning = scorer.meanings[column]
+            assert re.search(r"\(([A-Z]|fastText|this package)[^()]*\)\.$", meaning), meaning
+            is_number = str(dtype) in ("double", "int64")
+            assert not is_number or re.search(r"\b(from 0|0 to \d)\b", meaning), meaning
+            low, high = scorer.ranges.get(column, (0, 0))
+            assert not is_number or low == 0, column
+            assert not is_number or ("0 to 1 " in meaning or "0 to 1;" in meaning) == (high == 1), meaning
 
 
 def test_every_built_in_column_has_a_meaning_and_every_filter_its_place_in_reports():
