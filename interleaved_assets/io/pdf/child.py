@@ -1,43 +1,70 @@
-"""The process that parses one PDF file with PDFium, under limits of memory and time.
+"""The process that parses PDF files with PDFium, each in a fork of its own with limits of memory and time.
 
-It is started as ``python -m interleaved_assets.io.pdf.child`` with the path and the settings as JSON arguments. It
-writes frames to its standard output: a line of JSON with the sizes of the byte strings that follow, then those bytes.
-A damaged file can end it, and only it.
+It is started as ``python -m interleaved_assets.io.pdf.child`` and reads requests, a line of JSON each, from its
+standard input. For each it writes frames to its standard output: a line of JSON with the sizes of the byte strings that
+follow, then those bytes. The frame ``{"done": true}`` ends a file. A damaged file can end its fork, and only that: this
+process then says on standard error how, and ends too, because a frame may be cut.
 """
 
-import io
 import json
+import os
 import resource
+import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from interleaved_assets.io.pdf.layout import Box, Line, paragraphs, places
+from interleaved_assets.io.pdf.images import MOST_PIXELS, Marks, image_block, png_block
+from interleaved_assets.io.pdf.layout import Box, paragraphs, places
+from interleaved_assets.io.pdf.objects import object_box, page_matrix, page_objects
+from interleaved_assets.io.pdf.text import page_runs
 
-_MOST_FORMS: Final = 5
-"""Levels of form objects in which images are looked for."""
-_MOST_IMAGE_PIXELS: Final = 100_000_000
 _POINTS: Final = 72
-_OPAQUE: Final = 255
-_WRAPPED: Final = "\ufffe\x02"
+_COVERED: Final = 0.8
+"""Share of a page from which on an image is the page."""
+_MIB: Final = 2**20
 Frame = tuple[dict[str, Any], list[bytes]]
 
 
 def main() -> None:
-    """Parse the file that the arguments name, and write a frame for it and one for each page."""
-    path, options = sys.argv[1], json.loads(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_AS, (options["max_memory"],) * 2)
+    """Parse the files that the requests name until there are no more."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    while line := sys.stdin.buffer.readline():
+        request = json.loads(line)
+        if (child := os.fork()) == 0:
+            _parse(request)
+            os._exit(0)
+        _, status, used = os.wait4(child, 0)
+        if status:
+            sys.exit(_ended(os.waitstatus_to_exitcode(status), used.ru_maxrss // 1024, request))
+        _write({"done": True}, [])
+
+
+def _ended(code: int, peak: int, request: dict[str, Any]) -> str:
+    if code == -signal.SIGALRM:
+        return f"took more than reading.pdf.max_seconds {request['max_seconds']:g}"
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+    return f"{how} at {peak} MiB (reading.pdf.max_memory is {request['max_memory'] // _MIB} MiB)"
+
+
+def _parse(request: dict[str, Any]) -> None:
+    """Write a frame for a file and one for each page."""
+    resource.setrlimit(resource.RLIMIT_AS, (request["max_memory"],) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.setitimer(signal.ITIMER_REAL, max(request["max_seconds"], 1e-6))  # 0 would be no limit
+    for head, contents in _frames(request["path"], request):
+        _write(head, contents)
+
+
+def _write(head: dict[str, Any], contents: list[bytes]) -> None:
     out = sys.stdout.buffer
-    for head, contents in _frames(path, options):
-        head["sizes"] = [len(content) for content in contents]
-        out.write(json.dumps(head).encode() + b"\n")
-        for content in contents:
-            out.write(content)
-        out.flush()
+    out.write(json.dumps({**head, "sizes": [len(content) for content in contents]}).encode() + b"\n")
+    for content in contents:
+        out.write(content)
+    out.flush()
 
 
 def _frames(path: str, options: dict[str, Any]) -> Iterator[Frame]:
@@ -46,107 +73,62 @@ def _frames(path: str, options: dict[str, Any]) -> Iterator[Frame]:
     except pdfium.PdfiumError as error:
         yield {"refused": str(error)}, []
         return
-    # an image is an object with its dictionary in plain text, so that no mask can be overlooked
-    content = Path(path).read_bytes()
-    options["masks"] = b"/SMask" in content or b"/Mask" in content
-    del content
+    marks = Marks.of(path)
+    document.init_forms()
     about = {name.lower(): value for name, value in document.get_metadata_dict(skip_empty=True).items()}
     yield {"pages": len(document), "about": about}, []
     for number in range(min(len(document), options["max_pages"])):
         try:
-            yield _page(document[number], number + 1, options)
+            yield _page(_with_fields(document, number), number + 1, options, marks)
         except (pdfium.PdfiumError, MemoryError, ValueError, OSError) as error:
             yield {"page": number + 1, "blocks": [], "error": f"{type(error).__name__}: {error}"}, []
 
 
-def _page(page: Any, number: int, options: dict[str, Any]) -> Frame:
-    lines = _lines(page.get_textpage())
-    found = paragraphs(lines)
-    images = [
-        (item, Box(*item.get_bounds()))
-        for item in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=_MOST_FORMS)
-        if min(item.get_px_size()) >= options["min_image_side"]
-    ]
+def _with_fields(document: Any, number: int) -> Any:
+    """Return a page on which what is filled in its form is text like any other."""
+    page = document[number]
+    if document.formenv and page.flatten() == raw.FLATTEN_SUCCESS:
+        page.close()
+        page = document[number]
+    return page
+
+
+def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Frame:
+    found = paragraphs(page_runs(page.get_textpage(), page_matrix(page)))
+    images: list[tuple[Any, Box]] = []
+    for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_IMAGE,)):
+        image = pdfium.PdfObject(item, page=page)
+        box = object_box(item, outer)
+        if box is not None and min(image.get_px_size()) >= options["min_image_side"]:
+            images.append((image, box))
     blocks: list[dict[str, Any]] = []
     contents: list[bytes] = []
     before = places(found, [box for _, box in images])
     for at in range(len(found) + 1):
-        for (item, _), place in zip(images, before, strict=True):
+        for (image, _), place in zip(images, before, strict=True):
             if place == at:
-                blocks.append(_image(item, contents, may_have_mask=options["masks"]))
+                blocks.append(image_block(image, contents, marks))
         if at < len(found):
             blocks.append({"text": found[at].text})
-    has_text = any(paragraph.text.strip() for paragraph in found)
-    if not has_text and options["page_images"]:
+    has_text = bool(found)
+    if not has_text and options["page_images"] and not _is_scan(page, [box for _, box in images]):
         blocks.append(_rendered(page, contents, options["page_dpi"]))
     return {"page": number, "blocks": blocks, "has_text": has_text}, contents
 
 
-def _lines(text: Any) -> list[Line]:
-    """Return the lines of a page in PDFium's order, which is that of the file with lines put together.
-
-    PDFium writes U+FFFE, or U+0002, for a hyphen at the end of a line, and no line end after it.
-    """
-    lines: list[Line] = []
-    content, box = "", None
-    for at, character in enumerate(text.get_text_range()):
-        if character in "\r\n":
-            _end(lines, content, box)
-            content, box = "", None
-        elif character in _WRAPPED:
-            _end(lines, f"{content}-", box)
-            content, box = "", None
-        else:
-            content += character
-            if not character.isspace() and at < text.count_chars():
-                own = Box(*text.get_charbox(at, loose=True))
-                box = own if box is None else box.with_(own)
-    _end(lines, content, box)
-    return lines
-
-
-def _end(lines: list[Line], content: str, box: Box | None) -> None:
-    if box is not None and (cleaned := " ".join(content.split())):
-        lines.append(Line(cleaned, box))
-
-
-def _image(item: Any, contents: list[bytes], *, may_have_mask: bool) -> dict[str, Any]:
-    """Append the bytes of an image and return its block: a JPEG without mask as it is stored, any other as PNG."""
-    width, height = item.get_px_size()
-    if width * height > _MOST_IMAGE_PIXELS:
-        return {"image": None, "error": f"image_too_large: {width} × {height} pixels in a PDF file"}
-    try:
-        has_mask = may_have_mask and _is_transparent(item)
-        if item.get_filters() == ["DCTDecode"] and not has_mask:
-            contents.append(bytes(item.get_data(decode_simple=False)))
-            return {"image": len(contents) - 1, "type": "image/jpeg"}
-        return _png(item.get_bitmap(render=has_mask), contents)
-    except (pdfium.PdfiumError, ValueError, OSError, MemoryError) as error:
-        return {"image": None, "error": f"undecodable_image: {type(error).__name__}: {error}"}
-
-
-def _is_transparent(item: Any) -> bool:
-    """Return whether a mask hides parts of an image, by the middle of a small picture of it: edges are always soft."""
-    alpha = item.get_bitmap(render=True, scale_to_original=False).to_pil().convert("RGBA").getchannel("A")
-    width, height = alpha.size
-    inside = alpha.crop((width // 10, height // 10, max(width - width // 10, 1), max(height - height // 10, 1)))
-    return bool(inside.getextrema()[0] < _OPAQUE)
+def _is_scan(page: Any, images: list[Box]) -> bool:
+    """Return whether one image covers the page, so that its rendering would be the same picture again."""
+    width, height = page.get_size()
+    return any(box.area >= _COVERED * width * height for box in images)
 
 
 def _rendered(page: Any, contents: list[bytes], dpi: int) -> dict[str, Any]:
     """Append an image of the whole page and return its block."""
     scale = dpi / _POINTS
     width, height = page.get_size()
-    if width * height * scale**2 > _MOST_IMAGE_PIXELS:
+    if width * height * scale**2 > MOST_PIXELS:
         return {"image": None, "error": f"image_too_large: a page of {width:.0f} × {height:.0f} points at {dpi} dpi"}
-    return _png(page.render(scale=scale), contents)
-
-
-def _png(bitmap: Any, contents: list[bytes]) -> dict[str, Any]:
-    buffer = io.BytesIO()
-    bitmap.to_pil().save(buffer, "PNG")
-    contents.append(buffer.getvalue())
-    return {"image": len(contents) - 1, "type": "image/png"}
+    return png_block(page.render(scale=scale), contents)
 
 
 if __name__ == "__main__":

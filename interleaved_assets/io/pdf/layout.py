@@ -25,6 +25,15 @@ class Box(NamedTuple):
     def height(self) -> float:
         return self.top - self.bottom
 
+    @property
+    def middle(self) -> float:
+        """Return the height of the middle."""
+        return (self.top + self.bottom) / 2
+
+    @property
+    def area(self) -> float:
+        return (self.right - self.left) * self.height
+
     def with_(self, other: "Box") -> "Box":
         """Return the smallest box that holds both."""
         pairs = zip(self, other, strict=True)

@@ -1,17 +1,13 @@
 """Reader of PDF files: each file a document of its text in reading order, with embedded images in place."""
 
-import json
-import subprocess
-import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.pdf.parser import parser
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_tables
 from interleaved_assets.io.storage import is_local, local_copy, local_path
@@ -33,7 +29,6 @@ _COLUMNS: Final = pa.schema(
     ]
 )
 _ABOUT: Final = ("title", "author", "creator", "producer", "creationdate")
-_MOST_PAGE_BYTES: Final = 2**28
 
 
 def read_pdf(uri: str, options: ReadOptions, settings: PdfSettings) -> Iterator[pa.Table]:
@@ -59,11 +54,17 @@ def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDoc
     without_text: list[int] = []
     about: dict[str, Any] = {}
     error: str | None = None
+    ended: str | None = None
+    refused: str | None = None
     pages = read = size = 0
-    with local_copy(uri, options.storage_options) as copy, _parser(copy, settings) as parser:
-        for head, contents in _frames(parser.out):
+    with local_copy(uri, options.storage_options) as copy, parser() as lent:
+        for head, contents in lent.frames(copy, settings):
+            if "ended" in head:
+                ended = head["ended"]
+                break
             if "refused" in head:
-                raise ShardError(f"{uri} cannot be read as PDF: {_reason(head['refused'])}")
+                refused = head["refused"]
+                continue
             if "pages" in head:
                 pages, about = head["pages"], head["about"]
                 continue
@@ -77,13 +78,16 @@ def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDoc
             elif not head["has_text"]:
                 without_text.append(read)
             blocks += [_block(block, contents, read, options) for block in head["blocks"]]
-        ended = parser.ended() if error is None else None
+    if refused is not None:
+        raise ShardError(f"{uri} cannot be read as PDF: {_reason(refused)}")
     if ended is not None and not pages:
         raise ShardError(f"{uri} cannot be read as PDF: its parser {ended}")
     if ended is not None:
         error = row_error("unreadable_page", f"page {read + 1} and those after it: the parser {ended}")
     elif error is None and pages > settings.max_pages:
         error = row_error("document_too_large", f"{pages} pages, over max_pages {settings.max_pages}")
+    if without_text and options.notes is not None:
+        options.notes["no_text_layer"] += len(without_text)
     fields = {name: str(about[name]) for name in _ABOUT if is_unicode(str(about.get(name, "\ud800")))}
     return BlockDocument(
         Path(path).name,
@@ -111,56 +115,3 @@ def _reason(text: str) -> str:
     if "password" in text.lower():
         return "it is encrypted. Remove its password, or take it out of the raw root"
     return f"{text}. It is damaged or no PDF: fetch or write it again"
-
-
-class _Parser:
-    """A running parser of one file."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
-        assert process.stdout is not None
-        self.out: IO[bytes] = process.stdout
-        self._process, self._seconds = process, seconds
-        self._is_late = threading.Event()
-        self._timer = threading.Timer(seconds, self._stop)
-        self._timer.start()
-
-    def _stop(self) -> None:
-        self._is_late.set()
-        self._process.kill()
-
-    def ended(self) -> str | None:
-        """Wait for the end; return how the parser ended early, None if it read the whole file."""
-        code = self._process.wait()
-        if self._is_late.is_set():
-            return f"took more than reading.pdf.max_seconds {self._seconds:g}"
-        return None if code == 0 else f"ended with code {code}, perhaps over reading.pdf.max_memory"
-
-    def close(self) -> None:
-        self._timer.cancel()
-        self._process.kill()
-        self.out.close()
-        self._process.wait()
-
-
-@contextmanager
-def _parser(path: Path, settings: PdfSettings) -> Iterator[_Parser]:
-    command = [sys.executable, "-m", "interleaved_assets.io.pdf.child", str(path), settings.model_dump_json()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        parser = _Parser(process, settings.max_seconds)
-        try:
-            yield parser
-        finally:
-            parser.close()
-
-
-def _frames(out: IO[bytes]) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
-    """Yield the frames that the parser writes; one that is cut ends them."""
-    while line := out.readline(_MOST_PAGE_BYTES):
-        try:
-            head = json.loads(line)
-        except ValueError:
-            return
-        contents = [out.read(size) for size in head["sizes"]]
-        if [len(content) for content in contents] != head["sizes"]:
-            return
-        yield head, contents

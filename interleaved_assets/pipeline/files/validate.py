@@ -48,6 +48,7 @@ NOTE_CODES: Final[dict[str, str]] = {
     "records_left_out": "resource, revisit and conversion records, or responses without an address; they are not read",
     "other_format": "the name of the file says another format than its content, and shards are read by their names",
     "pages_cut_by_crawler": "the crawler stored only the beginning of pages",
+    "no_text_layer": "pages of PDF files have no text, such as scans; pages_without_text of the document names them",
     "damaged_places": "places of the archive that cannot be read; reading goes on behind them",
     **{code: ROW_ERROR_CODES[code] for code in NOT_IN_SOURCE},
 }
