@@ -17,7 +17,7 @@ from typing import Any, Final
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
-from interleaved_assets.io.pdf.images import MOST_PIXELS, Marks, image_block, png_block
+from interleaved_assets.io.pdf.images import MOST_IMAGE_PIXELS, Marks, image_block, png_block
 from interleaved_assets.io.pdf.layout import Box, paragraphs, places
 from interleaved_assets.io.pdf.objects import object_box, page_matrix, page_objects
 from interleaved_assets.io.pdf.text import page_runs
@@ -126,7 +126,7 @@ def _rendered(page: Any, contents: list[bytes], dpi: int) -> dict[str, Any]:
     """Append an image of the whole page and return its block."""
     scale = dpi / _POINTS
     width, height = page.get_size()
-    if width * height * scale**2 > MOST_PIXELS:
+    if width * height * scale**2 > MOST_IMAGE_PIXELS:
         return {"image": None, "error": f"image_too_large: a page of {width:.0f} × {height:.0f} points at {dpi} dpi"}
     return png_block(page.render(scale=scale), contents)
 

@@ -10,7 +10,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 from PIL import Image, ImageChops, ImageStat
 
-MOST_PIXELS: Final = 100_000_000
+MOST_IMAGE_PIXELS: Final = 100_000_000
 _OPAQUE: Final = 255
 _PLAIN_SPACES: Final = frozenset(
     {
@@ -50,7 +50,7 @@ def image_block(item: Any, contents: list[bytes], marks: Marks) -> dict[str, Any
     A complete JPEG or JPEG 2000 file is copied if it has no mask and any decoder shows the colours that the page shows.
     """
     width, height = item.get_px_size()
-    if width * height > MOST_PIXELS:
+    if width * height > MOST_IMAGE_PIXELS:
         return {"image": None, "error": f"image_too_large: {width} × {height} pixels in a PDF file"}
     try:
         has_mask = marks.masks and _is_transparent(item)

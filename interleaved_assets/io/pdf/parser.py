@@ -14,8 +14,8 @@ from typing import IO, Any, Final
 
 from interleaved_assets.io.pdf.settings import PdfSettings
 
-_MOST_HEAD_BYTES: Final = 2**28
-_MOST_SHOWN: Final = 300
+_MOST_PAGE_BYTES: Final = 2**28
+_WORDS_SHOWN: Final = 300
 """Characters of the parser's last words that go into an error."""
 Frame = tuple[dict[str, Any], list[bytes]]
 
@@ -48,7 +48,7 @@ class Parser:
         with suppress(BrokenPipeError):  # its last words are read below
             self._in.write(json.dumps(request).encode() + b"\n")
             self._in.flush()
-        while line := self._out.readline(_MOST_HEAD_BYTES):
+        while line := self._out.readline(_MOST_PAGE_BYTES):
             try:
                 head = json.loads(line)
             except ValueError:
@@ -67,7 +67,7 @@ class Parser:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         own, *others = reversed(lines or [f"ended with code {self._process.returncode}"])
-        return f"{own}: {others[0][-_MOST_SHOWN:]}" if others else own
+        return f"{own}: {others[0][-_WORDS_SHOWN:]}" if others else own
 
     def has_ended(self) -> bool:
         return self._process.poll() is not None
