@@ -118,6 +118,15 @@ def test_a_folder_holds_files_or_folders() -> None:
     assert [file for parent in parents for file in parent.glob("*.py") if file.stem not in FRONT_DOORS] == []
 
 
+def test_no_two_public_classes_share_a_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, file in FILES.items():
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(".".join(module))
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
 def test_no_module_imports_itself_through_others() -> None:
     graph = {module: set(imports_of(file, at_run_time=True)) - {module} for module, file in FILES.items()}
     assert cycle_in({".".join(module): {".".join(one) for one in found} for module, found in graph.items()}) is None

@@ -6,7 +6,7 @@ from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.defs.checks import build_raw_root_check, build_up_to_date_check
 from interleaved_assets.defs.dataset_report import build_dataset_report
 from interleaved_assets.defs.executors import build_executor
-from interleaved_assets.defs.forget import build_forget_job
+from interleaved_assets.defs.forget_job import build_forget_job
 from interleaved_assets.defs.requests import build_job
 from interleaved_assets.defs.retention import build_retention
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule

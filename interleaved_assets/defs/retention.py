@@ -9,7 +9,7 @@ from typing import Final
 
 import dagster as dg
 
-from interleaved_assets.defs.forget import FORGET_SHARDS
+from interleaved_assets.defs.forget_job import FORGET_SHARDS
 from interleaved_assets.defs.private import delete_compute_logs, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.defs.schedules import DAILY_REPORT

@@ -20,7 +20,7 @@ from interleaved_assets.pipeline.raw.snapshot import (
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, stage_dag
-from interleaved_assets.pipeline.status.due import Due, Progress, due_shards
+from interleaved_assets.pipeline.status.due import Due, KnownRuns, due_shards
 from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -145,7 +145,7 @@ def _log_problems(
 
 def _summary(
     found: SnapshotChanges,
-    known: Progress,
+    known: KnownRuns,
     due: Due,
     added: int,
     vanished: int,

@@ -22,7 +22,7 @@ from interleaved_assets.defs.shard_events import (
 from interleaved_assets.defs.shard_pictures import shard_pictures
 from interleaved_assets.model.errors import InterleavedError, ShardError, describe
 from interleaved_assets.pipeline.run.failures import Failure, FailureLog, read_failures
-from interleaved_assets.pipeline.run.many import Made, take_many
+from interleaved_assets.pipeline.run.many import ShownOutcome, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
@@ -87,7 +87,7 @@ def run_over_shards(
         log=context.log.info,
     ):
         key, made = one.key, one.result
-        if not isinstance(made, Made):
+        if not isinstance(made, ShownOutcome):
             fail(key, made)
             continue
         if made.shown.error:
@@ -153,7 +153,7 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
     return events
 
 
-def _work_place(one: ShardResult[Made[Pictures]]) -> dict[str, dg.MetadataValue]:
+def _work_place(one: ShardResult[ShownOutcome[Pictures]]) -> dict[str, dg.MetadataValue]:
     """Return the node of the cluster that made a shard, and the seconds that the shard waited for it.
 
     The result is empty without a cluster.

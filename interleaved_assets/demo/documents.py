@@ -23,7 +23,7 @@ _SAVE_OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-class Member(NamedTuple):
+class DemoMember(NamedTuple):
     """One file of a tar."""
 
     name: str
@@ -31,7 +31,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Document:
+class DemoDocument:
     """A document: items in reading order, the other fields of its JSON, and its purpose in the demo."""
 
     key: str
@@ -44,7 +44,7 @@ class Document:
         return [item for item in self.items if isinstance(item, Picture)]
 
 
-def tiff_members(document: Document, compression: Literal["jpeg"] | None) -> list[Member]:
+def tiff_members(document: DemoDocument, compression: Literal["jpeg"] | None) -> list[DemoMember]:
     """Return the document in MINT-1T PDF form: ``<key>.json``, and ``<key>.tiff`` with a frame for each picture.
 
     A document without pictures has no TIFF. Tokens are ``page_P_image_X``, and ``image_metadata`` has an entry per
@@ -67,17 +67,17 @@ def tiff_members(document: Document, compression: Literal["jpeg"] | None) -> lis
     tokens = [f"page_{page}_image_{xref}" for page, xref in zip(pages, xrefs, strict=True)]
     members = [_json_member(document, tokens, {"image_metadata": metadata})]
     if pictures:
-        members.append(Member(f"{document.key}.tiff", _tiff(pictures, compression)))
+        members.append(DemoMember(f"{document.key}.tiff", _tiff(pictures, compression)))
     return members
 
 
-def file_members(document: Document, formats: Sequence[FileFormat]) -> list[Member]:
+def file_members(document: DemoDocument, formats: Sequence[FileFormat]) -> list[DemoMember]:
     """Return ``<key>.json`` and a file per picture, ``<key>.<number>.<ext>``; ``formats`` are used in turn."""
     names, files = [], []
     for number, picture in enumerate(document.pictures):
         extension = formats[number % len(formats)]
         names.append(f"{document.key}.{number}.{extension}")
-        files.append(Member(names[-1], encode(picture, extension)))
+        files.append(DemoMember(names[-1], encode(picture, extension)))
     return [_json_member(document, names, {}), *files]
 
 
@@ -87,7 +87,7 @@ def encode(picture: Picture, extension: FileFormat) -> bytes:
     return buffer.getvalue()
 
 
-def pack_tar(members: Iterable[Member]) -> bytes:
+def pack_tar(members: Iterable[DemoMember]) -> bytes:
     """Return a tar of ``members`` in order. It has no time and no owner, so that its bytes are always the same."""
     buffer = io.BytesIO()
     tar = MemberWriter(buffer)
@@ -97,15 +97,15 @@ def pack_tar(members: Iterable[Member]) -> bytes:
     return buffer.getvalue()
 
 
-def _json_member(document: Document, tokens: Sequence[str], fields: dict[str, Any]) -> Member:
+def _json_member(document: DemoDocument, tokens: Sequence[str], fields: dict[str, Any]) -> DemoMember:
     remaining = iter(tokens)
     texts = [item if isinstance(item, str) else None for item in document.items]
     images = [next(remaining) if isinstance(item, Picture) else None for item in document.items]
     body = {"texts": texts, "images": images, **fields, **document.fields, "demo_note": _note(document)}
-    return Member(f"{document.key}.json", json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
+    return DemoMember(f"{document.key}.json", json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
 
 
-def _note(document: Document) -> str:
+def _note(document: DemoDocument) -> str:
     """Return ``demo_note``: the purpose of the document and of the picture at each position."""
     parts = [document.note] if document.note else []
     parts += [

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from interleaved_assets.demo.damage import damaged_members
-from interleaved_assets.demo.documents import Document, Item, Member, file_members, pack_tar, tiff_members
+from interleaved_assets.demo.documents import DemoDocument, DemoMember, Item, file_members, pack_tar, tiff_members
 from interleaved_assets.demo.pdf_report import pdf_report
 from interleaved_assets.demo.pictures import Picture, blurred, flyer, grey, sharp, with_qr_code
 from interleaved_assets.demo.prose import heading, paragraph, pick_topic
@@ -64,7 +64,7 @@ def demo_shards() -> Iterator[tuple[str, bytes]]:
         yield name, recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())]))
 
 
-def _pdf_uncompressed(rng: np.random.Generator) -> Iterator[Member]:
+def _pdf_uncompressed(rng: np.random.Generator) -> Iterator[DemoMember]:
     for number in range(12):
         pictures = [sharp(rng, *_size(rng, 0.8)) for _ in range(2 + number % 2)]
         if number % 3 == 1:
@@ -72,19 +72,19 @@ def _pdf_uncompressed(rng: np.random.Generator) -> Iterator[Member]:
         if number % 6 == 2:
             pictures[0] = grey(pictures[0])
         key = _digest("mint/pdf-000", number)
-        document = Document(key, _interleave(rng, pictures, words=80 + 15 * number), _pdf_fields(rng, key, number))
+        document = DemoDocument(key, _interleave(rng, pictures, words=80 + 15 * number), _pdf_fields(rng, key, number))
         yield from tiff_members(document, None)
 
 
-def _pdf_jpeg(rng: np.random.Generator) -> Iterator[Member]:
+def _pdf_jpeg(rng: np.random.Generator) -> Iterator[DemoMember]:
     for number in range(14):
         pictures = [sharp(rng, *_size(rng, 1.75)) for _ in range(1 + number % 4)]
         key = _digest("mint/pdf-001", number)
-        document = Document(key, _interleave(rng, pictures, words=120), _pdf_fields(rng, key, number))
+        document = DemoDocument(key, _interleave(rng, pictures, words=120), _pdf_fields(rng, key, number))
         yield from tiff_members(document, "jpeg")
 
 
-def _articles(rng: np.random.Generator) -> Iterator[Member]:
+def _articles(rng: np.random.Generator) -> Iterator[DemoMember]:
     for number in range(14):
         pictures = [sharp(rng, *size) for size in (LANDSCAPE, PORTRAIT, LANDSCAPE)[: 1 + number % 3]]
         if number % 4 == 0:
@@ -93,11 +93,11 @@ def _articles(rng: np.random.Generator) -> Iterator[Member]:
             wide = sharp(rng, *WIDE)
             pictures.append(replace(wide, note=f"sharp, very wide ({WIDE[0] / WIDE[1]:.1f} to 1)"))
         fields = {"url": f"https://example.org/articles/{number:03d}", "tags": ["demo", f"part-{number % 3}"]}
-        document = Document(f"article-{number:03d}", _interleave(rng, pictures, words=160), fields)
+        document = DemoDocument(f"article-{number:03d}", _interleave(rng, pictures, words=160), fields)
         yield from file_members(document, ("jpg", "png", "webp"))
 
 
-def _flyers(rng: np.random.Generator) -> Iterator[Member]:
+def _flyers(rng: np.random.Generator) -> Iterator[DemoMember]:
     shares = (0.02, 0.03, 0.04, 0.06, 0.08, 0.10, 0.12, 0.16, 0.20, 0.25, 0.30)
     for number, share in enumerate(shares):
         text = f"HTTPS://EXAMPLE.ORG/{number:03d}"
@@ -108,16 +108,16 @@ def _flyers(rng: np.random.Generator) -> Iterator[Member]:
             code = with_qr_code(rng, sharp(rng, 480, 360), share, text, angle=angle)
         pictures = [sharp(rng, *LANDSCAPE), code]
         fields = {"url": f"https://example.org/flyers/{number:03d}", "printed": number % 2 == 1}
-        document = Document(f"flyer-{number:03d}", _interleave(rng, pictures, words=90), fields)
+        document = DemoDocument(f"flyer-{number:03d}", _interleave(rng, pictures, words=90), fields)
         yield from file_members(document, ("jpg", "png"))
     for number in range(len(shares), len(shares) + 3):
         pictures = [sharp(rng, *LANDSCAPE), sharp(rng, *PORTRAIT)]
         fields = {"url": f"https://example.org/flyers/{number:03d}", "printed": False}
-        document = Document(f"flyer-{number:03d}", _interleave(rng, pictures, words=90), fields, "no QR code")
+        document = DemoDocument(f"flyer-{number:03d}", _interleave(rng, pictures, words=90), fields, "no QR code")
         yield from file_members(document, ("jpg", "png"))
 
 
-def _galleries(rng: np.random.Generator) -> Iterator[Member]:
+def _galleries(rng: np.random.Generator) -> Iterator[DemoMember]:
     for number in range(12):
         key, items, note = f"gallery-{number:03d}", list[Item](), ""
         match number % 3:
@@ -136,10 +136,10 @@ def _galleries(rng: np.random.Generator) -> Iterator[Member]:
                 items, note = [paragraph(rng, pick_topic(rng), 400)], "text without a picture"
             case _:
                 items = _interleave(rng, [_small(rng), _small(rng)], words=100)
-        yield from file_members(Document(key, items, {"collection": "galleries"}, note), ("jpg", "webp"))
+        yield from file_members(DemoDocument(key, items, {"collection": "galleries"}, note), ("jpg", "webp"))
 
 
-def _captions(rng: np.random.Generator) -> Iterator[Member]:
+def _captions(rng: np.random.Generator) -> Iterator[DemoMember]:
     for number in range(14):
         pictures = [sharp(rng, *LANDSCAPE) for _ in range(2)]
         items: list[Item] = []
@@ -152,10 +152,10 @@ def _captions(rng: np.random.Generator) -> Iterator[Member]:
                 shown = replace(picture, note="matching caption")
             items += [caption, shown]
         fields = {"url": f"https://example.org/captions/{number:03d}", "caption_source": "alt text"}
-        yield from file_members(Document(f"caption-{number:03d}", items, fields), ("jpg",))
+        yield from file_members(DemoDocument(f"caption-{number:03d}", items, fields), ("jpg",))
 
 
-def _mixed_keys(rng: np.random.Generator) -> Iterator[Member]:
+def _mixed_keys(rng: np.random.Generator) -> Iterator[DemoMember]:
     extra: list[dict[str, Any]] = [
         {"url": "https://example.org/a", "rating": 4},
         {"pdf_name": "b.pdf", "rating": "four stars"},
@@ -175,10 +175,10 @@ def _mixed_keys(rng: np.random.Generator) -> Iterator[Member]:
         key = f"{'2023-05' if number % 2 else '2023-06'}/{number // 2:06d}"
         pictures = [sharp(rng, *(LANDSCAPE if number % 3 else PORTRAIT))]
         note = f"keys of its own: {', '.join(fields)}"
-        yield from file_members(Document(key, _interleave(rng, pictures, words=70), fields, note), ("webp", "jpg"))
+        yield from file_members(DemoDocument(key, _interleave(rng, pictures, words=70), fields, note), ("webp", "jpg"))
 
 
-def _tar(members: Callable[[np.random.Generator], Iterable[Member]]) -> Callable[[np.random.Generator], bytes]:
+def _tar(members: Callable[[np.random.Generator], Iterable[DemoMember]]) -> Callable[[np.random.Generator], bytes]:
     return lambda rng: pack_tar(members(rng))
 
 

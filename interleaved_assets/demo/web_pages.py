@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from interleaved_assets.demo.documents import Document, Item, Member, file_members
+from interleaved_assets.demo.documents import DemoDocument, DemoMember, Item, file_members
 from interleaved_assets.demo.pictures import sharp
 from interleaved_assets.demo.prose import TOPICS, heading, paragraph, pick_topic
 
@@ -33,14 +33,14 @@ _PERSONAL: Final = (
 )
 
 
-def web_pages(rng: np.random.Generator) -> Iterator[Member]:
+def web_pages(rng: np.random.Generator) -> Iterator[DemoMember]:
     """Yield the members of three pages of each kind, each with a picture, and of three ordinary ones."""
     for number in range(3 * len(_KINDS)):
         kind = list(_KINDS)[number % len(_KINDS)]
         picture = sharp(rng, *_SIZE)
         items: list[Item] = [*_KINDS[kind](rng), picture.caption, picture]
         fields: dict[str, Any] = {"url": f"https://example.org/pages/{number:03d}", "dump": "2024-10", "kind": kind}
-        yield from file_members(Document(f"page-{number:03d}", items, fields, kind), ("jpg",))
+        yield from file_members(DemoDocument(f"page-{number:03d}", items, fields, kind), ("jpg",))
 
 
 def _ordinary(rng: np.random.Generator) -> list[Item]:

@@ -67,7 +67,7 @@ class ImageSet(NamedTuple):
     """Part of the ids of the images, 12 hex digits."""
 
 
-class Chunk(NamedTuple):
+class TarWithTable(NamedTuple):
     """A tar and its table, after they were committed."""
 
     tar: AtomicOutput
@@ -134,9 +134,9 @@ class ImageTars:
         self.schema = pa.schema([*own, *self._fields.values()])
         self._chunk_schema = self.schema if settings.remove_image_data else self.schema.append(_CONTENT)
         self.images, self.image_bytes = 0, 0
-        self.chunks: list[Chunk] = []
+        self.chunks: list[TarWithTable] = []
         self._ids: set[str] = set()
-        self._open: tuple[Chunk, MemberWriter] | None = None
+        self._open: tuple[TarWithTable, MemberWriter] | None = None
         self._in_chunk = 0
 
     def write(self, images: pa.Table, scores: pa.Table, fields: pa.Table | None = None) -> tuple[pa.Table, pa.Table]:
@@ -189,14 +189,14 @@ class ImageTars:
             logger.info("%s: %d images, %d bytes", chunk.tar.uri, self._in_chunk, chunk.tar.size)
         self._open, self._in_chunk = None, 0
 
-    def _chunk(self) -> tuple[Chunk, MemberWriter]:
+    def _chunk(self) -> tuple[TarWithTable, MemberWriter]:
         if self._open is None:
             uri = join(self._place.folder, file_stem(self._place.name, len(self.chunks)))
             tar = self._stack.enter_context(atomic_output(f"{uri}.tar", self._options))
             # Contexts close in reverse order, so the table is committed before its tar: a tar never exists without its
             # table.
             table = parquet_shard(f"{uri}.parquet", self._chunk_schema, storage_options=self._options)
-            self._open = Chunk(tar, self._stack.enter_context(table)), MemberWriter(tar)
+            self._open = TarWithTable(tar, self._stack.enter_context(table)), MemberWriter(tar)
         return self._open
 
     def _prepared(self, images: pa.Table, scores: pa.Table) -> "list[_Image | str]":

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from interleaved_assets.export.image_rows import IMAGE_COLUMNS, DocumentFields, image_rows, text_parts
 from interleaved_assets.export.names import scope_of, set_name
-from interleaved_assets.export.rows import IMAGE_COLUMNS, DocumentFields, image_rows, text_parts
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.storage import StorageOptions

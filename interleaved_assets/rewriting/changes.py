@@ -6,9 +6,9 @@ from typing import Final, Literal
 import pyarrow as pa
 import xxhash
 
-Kind = Literal["changed", "dropped"]
-CHANGED: Final[Kind] = "changed"
-DROPPED: Final[Kind] = "dropped"
+ChangeKind = Literal["changed", "dropped"]
+CHANGED: Final[ChangeKind] = "changed"
+DROPPED: Final[ChangeKind] = "dropped"
 CHANGES_SCHEMA: Final = pa.schema(
     [
         pa.field("sample_id", pa.string(), nullable=False),
@@ -27,7 +27,7 @@ row has no hash and no length after it; a row without a text has none before it.
 
 
 def change_lines(
-    rows: pa.Table, function: str, kind: Kind, reasons: Sequence[str], after: Sequence[str | None]
+    rows: pa.Table, function: str, kind: ChangeKind, reasons: Sequence[str], after: Sequence[str | None]
 ) -> pa.Table:
     """Return the lines for ``rows``, which have the text before; ``after`` has the text after, None if dropped."""
     before, count = rows["text_content"].to_pylist(), rows.num_rows

@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status.due import Progress, due_shards
+from interleaved_assets.pipeline.status.due import KnownRuns, due_shards
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.projects import take_all
@@ -26,7 +26,7 @@ def test_all_due_shards_are_made_and_then_current(tmp_path: Path, capsys: pytest
     assert first == "2 shards: 2 current, 0 failed"
     assert last == f"kept 6 of 6 samples, 8 of 10 images, 24 of 26 rows; final tars: {tmp_path / 'out/tars'}"
     made = {name: {"a", "deep/b"} for name in stage_dag(settings)}
-    due = due_shards(list(list_raw_shards(settings.storage)), settings, {}, Progress(made, {}, frozenset()))
+    due = due_shards(list(list_raw_shards(settings.storage)), settings, {}, KnownRuns(made, {}, frozenset()))
     assert (due.shards, due.current) == ({}, {"a", "deep/b"})
     # what the orchestrator calls finds nothing to do
     assert [take_through(stage, "a", settings).unchanged for stage in stage_dag(settings).values()] == [True] * 5

@@ -7,7 +7,7 @@ from dagster import AssetCheckEvaluation, AssetKey, DagsterInstance
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
 from interleaved_assets.reporting.dataset.about import about
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import run_chain

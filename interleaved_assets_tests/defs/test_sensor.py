@@ -12,7 +12,7 @@ import pytest
 
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import LARGEST_GAP
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, instance_on_disk, run_chain, unfinished_run
 from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, write_shard

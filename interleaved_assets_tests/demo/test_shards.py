@@ -14,7 +14,7 @@ import pytest
 import zxingcpp
 from PIL import Image, UnidentifiedImageError
 
-from interleaved_assets.demo.documents import Member, pack_tar
+from interleaved_assets.demo.documents import DemoMember, pack_tar
 from interleaved_assets.demo.shards import SHARDS, demo_shards, write_demo_shards
 from interleaved_assets.scoring.scores.sharpness import sharpness_256
 from interleaved_assets.settings import load_settings
@@ -28,9 +28,9 @@ def folder(demo_raw: Path) -> Path:
     return demo_raw
 
 
-def members(folder: Path, name: str) -> list[Member]:
+def members(folder: Path, name: str) -> list[DemoMember]:
     with tarfile.open(folder / name) as tar:
-        return [Member(info.name, tar.extractfile(info).read()) for info in tar]
+        return [DemoMember(info.name, tar.extractfile(info).read()) for info in tar]
 
 
 def documents(folder: Path, name: str) -> dict[str, dict[str, Any]]:
@@ -283,6 +283,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_pack_tar_reads_back(tmp_path: Path) -> None:
-    given = [Member("a/b.json", b"{}"), Member("ü" * 90 + ".jpg", bytes(range(256)))]
+    given = [DemoMember("a/b.json", b"{}"), DemoMember("ü" * 90 + ".jpg", bytes(range(256)))]
     (tmp_path / "x.tar").write_bytes(pack_tar(given))
     assert members(tmp_path, "x.tar") == given

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.export import ExportSettings, WrittenImages, write_images
+from interleaved_assets.export.image_rows import DocumentFields, image_rows, text_parts
 from interleaved_assets.export.names import scope_of
-from interleaved_assets.export.rows import DocumentFields, image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io import ShardLayout, read_tar_shard
 from interleaved_assets.io.storage.atomic import AtomicOutput

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
+from interleaved_assets.io.tar.tar_rows import UNREFERENCED_TYPE
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 
 TEXT = st.one_of(

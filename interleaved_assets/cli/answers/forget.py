@@ -7,7 +7,7 @@ from typing import Final
 
 from interleaved_assets.cli.terminal.console import console, print_json
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import load_settings
 
@@ -23,7 +23,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
         return vanished_shards(settings.storage) if vanished else shards
 
     if home is not None:
-        from interleaved_assets.defs.forget import forget_in  # imports Dagster, which takes a second
+        from interleaved_assets.defs.forget_job import forget_in  # imports Dagster, which takes a second
 
         files = forget_in(home, keys, settings, remove=remove)
     else:

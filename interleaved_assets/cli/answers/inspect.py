@@ -10,7 +10,7 @@ from rich.table import Table
 from interleaved_assets.cli.terminal.console import DataConsole, console, each_file, print_json
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.pipeline.files.inputs import find_shard_files
-from interleaved_assets.pipeline.files.inspect import ShardFacts, Spread, inspect_file
+from interleaved_assets.pipeline.files.inspect import FileFacts, Spread, inspect_file
 from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import load_settings_or_defaults
 
@@ -34,7 +34,7 @@ def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_j
     return 2 if failed else 0
 
 
-def _print_shard(facts: ShardFacts, out: DataConsole) -> None:
+def _print_shard(facts: FileFacts, out: DataConsole) -> None:
     counts = facts.counts
     out.print_line(f"{facts.uri}: {facts.form}, {decimal(facts.size)}")
     lines = [

@@ -10,7 +10,7 @@ from interleaved_assets.cli.answers.status import no_shards
 from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
 from interleaved_assets.io.storage import join
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
-from interleaved_assets.pipeline.run.many import Made, run_shards
+from interleaved_assets.pipeline.run.many import ShownOutcome, run_shards
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import Counts, Record
 from interleaved_assets.pipeline.run.stage import ShardResult, StageOutcome
@@ -48,7 +48,7 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
             advance()
             failed += isinstance(one.result, Exception)
             counts[one.stage][_outcome(one)] += 1
-            if isinstance(one.result, Made):
+            if isinstance(one.result, ShownOutcome):
                 published.add(one.key, one.result.outcome.record)
                 if one.result.shown:
                     undrawn += 1
@@ -121,13 +121,13 @@ def _due(dataset: DatasetStatus) -> list[str]:
     return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
 
 
-def _outcome(one: ShardResult[Made[str]]) -> str:
+def _outcome(one: ShardResult[ShownOutcome[str]]) -> str:
     if isinstance(one.result, Exception):
         return "failed"
     return "current" if one.result.outcome.unchanged else "made"
 
 
-def _print_as_json(one: ShardResult[Made[str]]) -> None:
+def _print_as_json(one: ShardResult[ShownOutcome[str]]) -> None:
     if isinstance(one.result, Exception):
         print_json({"shard": one.key, "stage": one.stage, "outcome": "failed", "error": describe(one.result)})
         return

@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.release.manifest import (
     read_manifest,
     release_folder,
 )
-from interleaved_assets.pipeline.release.verify import Finding, verify_release
+from interleaved_assets.pipeline.release.verify import Difference, verify_release
 from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import load_settings, load_settings_or_defaults
 
@@ -34,7 +34,7 @@ def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
             f"there is no release of the name {release} ({uri}); the folder here is: interleaved verify ./{release}"
         )
     manifest = read_manifest(uri, options_of(uri, options))
-    findings: list[Finding] = []
+    findings: list[Difference] = []
     out = console()
     files = len(manifest.tars) + len(manifest.files)
     with progress("comparing files", files, out, as_json=as_json, lines=True) as advance:

@@ -7,7 +7,7 @@ from interleaved_assets.cli.terminal.browser import open_page
 from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress, short
 from interleaved_assets.io.storage import atomic_output
 from interleaved_assets.pipeline.files.inputs import without_ending
-from interleaved_assets.pipeline.files.rows import check_target
+from interleaved_assets.pipeline.files.write_rows import check_target
 from interleaved_assets.pipeline.run.stored_records import read_valid_records, recorded_stages
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice, NothingChosen

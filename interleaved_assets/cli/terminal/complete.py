@@ -77,7 +77,7 @@ def _raw_shards(storage: "StorageSettings", _beginning: str) -> Iterable[str]:
 
 
 def _vanished_shards(storage: "StorageSettings", _beginning: str) -> Iterable[str]:
-    from interleaved_assets.pipeline.status.forget import vanished_shards
+    from interleaved_assets.pipeline.status.vanished import vanished_shards
 
     return vanished_shards(storage)
 

@@ -26,7 +26,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 
 
 @dataclass(frozen=True)
-class Chunk:
+class ColumnChunk:
     """One leaf column of one row group. Sizes are in bytes."""
 
     path: tuple[str, ...]
@@ -49,7 +49,7 @@ class RowGroup:
     """One row group."""
 
     rows: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ColumnChunk, ...]
 
 
 class _Leaf(NamedTuple):
@@ -95,11 +95,11 @@ def _group(number: int, fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup
     return RowGroup(rows, tuple(_chunk(column[3], leaf) for column, leaf in zip(fields[1], leaves, strict=True)))
 
 
-def _chunk(fields: dict[int, Any], leaf: _Leaf) -> Chunk:
+def _chunk(fields: dict[int, Any], leaf: _Leaf) -> ColumnChunk:
     encodings = frozenset(fields[2])
     statistics = fields.get(12, {})
     values, encoded = _count(fields[5]), _count(fields[6])
-    return Chunk(
+    return ColumnChunk(
         path=leaf.path,
         physical=leaf.physical,
         has_dictionary=bool(encodings & _DICTIONARY_ENCODINGS) or 11 in fields,

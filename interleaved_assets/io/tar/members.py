@@ -27,8 +27,8 @@ from interleaved_assets.io.tar.layout import (
 )
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
-from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
 from interleaved_assets.io.tar.samples import observe_document
+from interleaved_assets.io.tar.tar_rows import UNREFERENCED_TYPE
 from interleaved_assets.model.casting import take
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError

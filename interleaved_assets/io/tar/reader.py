@@ -21,7 +21,6 @@ from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits
 from interleaved_assets.io.tar.estimates import null_bytes
 from interleaved_assets.io.tar.layout import TAR_ENDINGS, UNREFERENCED_MEMBERS, Layout, ShardLayout
 from interleaved_assets.io.tar.passthrough import ColumnTypes
-from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.io.tar.samples import (
     KEPT_BYTES,
     KEPT_TAGS,
@@ -30,6 +29,7 @@ from interleaved_assets.io.tar.samples import (
     fit_samples,
     sample_document,
 )
+from interleaved_assets.io.tar.tar_rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import BINARY_SIZE, RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows import content_types
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS, split_extension
-from interleaved_assets.io.tar.rows import UNREFERENCED_TYPE
+from interleaved_assets.io.tar.tar_rows import UNREFERENCED_TYPE
 
 
 class UnreferencedMember(NamedTuple):

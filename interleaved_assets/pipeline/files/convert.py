@@ -12,7 +12,7 @@ from interleaved_assets.model.errors import OptionError, ShardError, StorageErro
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
 from interleaved_assets.pipeline.files.inputs import ShardFile
-from interleaved_assets.pipeline.files.rows import identities, identity, write_rows
+from interleaved_assets.pipeline.files.write_rows import identities, identity, write_rows
 from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.run.record import Facts, Record, read_record, with_present_stamps, write_record

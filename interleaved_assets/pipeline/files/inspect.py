@@ -69,7 +69,7 @@ class ItemFacts(_Facts):
     error: str | None
 
 
-class ShardFacts(_Facts):
+class FileFacts(_Facts):
     uri: str
     form: str
     """``tar`` or ``parquet``."""
@@ -89,7 +89,7 @@ class ShardFacts(_Facts):
     """The first documents by id."""
 
 
-def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> ShardFacts:
+def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> FileFacts:
     """Read a shard file once, of a tar that is cut what can be read; of images only the headers are decoded.
 
     The first ``documents`` documents are described.
@@ -109,7 +109,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
             formats.setdefault(name, []).append(measured)
         if len(first) < documents:
             _add_documents(table, first, documents)
-    return ShardFacts(
+    return FileFacts(
         uri=file.uri,
         form=form.name,
         size=file.size,

@@ -11,7 +11,7 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.files.filtering import check_filters, image_columns, keep_selected
 from interleaved_assets.pipeline.files.inputs import ShardFile
-from interleaved_assets.pipeline.files.rows import check_target, identity, write_rows
+from interleaved_assets.pipeline.files.write_rows import check_target, identity, write_rows
 from interleaved_assets.pipeline.run.counts import write_scores
 from interleaved_assets.pipeline.run.stage import Work
 from interleaved_assets.pipeline.tasks.normalized import read_options

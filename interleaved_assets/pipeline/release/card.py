@@ -6,7 +6,7 @@ from typing import Final
 
 from interleaved_assets.model.shown import markdown_table
 from interleaved_assets.pipeline.release.documents import DOCUMENTS_FOLDER
-from interleaved_assets.pipeline.release.manifest import Manifest, Values
+from interleaved_assets.pipeline.release.manifest import ColumnValues, Manifest
 
 _TARS_LISTED: Final = 50
 _VALUES_LISTED: Final = 20
@@ -133,7 +133,7 @@ def _values(manifest: Manifest) -> str:
     return "\n\n".join(parts)
 
 
-def _values_of(values: Values, samples: int) -> str:
+def _values_of(values: ColumnValues, samples: int) -> str:
     shown = list(values.most.items())[:_VALUES_LISTED]
     left = values.distinct - len(shown)
     name = f"Host of `{values.column}`" if values.what == "hosts" else f"`{values.column}`"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.model.cells import cell_values
-from interleaved_assets.pipeline.release.manifest import Values
+from interleaved_assets.pipeline.release.manifest import ColumnValues
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
@@ -77,19 +77,19 @@ def _host(url: str) -> str:
         return ""
 
 
-def licences_and_sources(shards: Collection[Counted]) -> tuple[list[Values], list[Values]]:
+def licences_and_sources(shards: Collection[Counted]) -> tuple[list[ColumnValues], list[ColumnValues]]:
     """Return the values of the columns of licences, and those of the columns of sources, over all shards."""
     return summed(shards, LICENCE_COLUMNS), summed(shards, (*SOURCE_COLUMNS, *URL_COLUMNS))
 
 
-def summed(shards: Iterable[Counted], columns: Iterable[str]) -> list[Values]:
+def summed(shards: Iterable[Counted], columns: Iterable[str]) -> list[ColumnValues]:
     """Return the values of ``columns`` over all shards, in their order; columns without a value are left out."""
     totals: Counted = {}
     for shard in shards:
         for name, found in shard.items():
             totals.setdefault(name, Counter()).update(found)
     return [
-        Values(
+        ColumnValues(
             column=name,
             what="hosts" if name.casefold() in URL_COLUMNS else "values",
             documents=totals[name].total(),

@@ -42,7 +42,7 @@ class ReleasedTar(_Part):
     """Data version of each stage's output, by stage."""
 
 
-class Values(_Part):
+class ColumnValues(_Part):
     """The values of one passthrough column, or the hosts of its URLs, over the documents of a release."""
 
     column: str
@@ -76,8 +76,8 @@ class Manifest(_Part):
     """Code version of each stage, by stage."""
     packages: dict[str, str]
     """Versions of the packages that wrote the release, by name."""
-    licences: list[Values]
-    sources: list[Values]
+    licences: list[ColumnValues]
+    sources: list[ColumnValues]
     left_out: dict[str, str]
     """Shards that are not in the release because they were not current, with the reason."""
     duplicates: list[list[str]] = []

@@ -15,7 +15,7 @@ _READERS: Final = 8
 """
 
 
-class Finding(NamedTuple):
+class Difference(NamedTuple):
     """One difference between a release and its manifest."""
 
     code: str
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 def verify_release(
     manifest: Manifest, uri: str, options: StorageOptionsByScheme | None = None
-) -> Iterator[Finding | None]:
+) -> Iterator[Difference | None]:
     """Compare every file of the release; yield a finding, or None for an unchanged file, as each is done.
 
     The order is that of the manifest. Tars that it does not name come last, if the release has a ``tars`` folder of its
@@ -38,7 +38,7 @@ def verify_release(
     ]
     files += [(join(folder, name), None, sha256) for name, sha256 in manifest.files.items()]
 
-    def look(file: tuple[str, int | None, str]) -> Finding | None:
+    def look(file: tuple[str, int | None, str]) -> Difference | None:
         place, size, sha256 = file
         return compare_file(place, size, sha256, options_of(place, options))
 
@@ -47,10 +47,10 @@ def verify_release(
         expected = {tar.path for tar in manifest.tars}
         for name in _tars_below(folder, options_of(folder, options)):
             if name not in expected:
-                yield Finding("unexpected", join(folder, name), "a tar that the manifest does not name")
+                yield Difference("unexpected", join(folder, name), "a tar that the manifest does not name")
 
 
-def compare_file(uri: str, size: int | None, sha256: str, options: StorageOptions) -> Finding | None:
+def compare_file(uri: str, size: int | None, sha256: str, options: StorageOptions) -> Difference | None:
     """Return the difference of the file at ``uri`` from this size in bytes and this SHA-256; None if there is none.
 
     A file of another size is not read. With ``size`` None, only the hash is compared.
@@ -58,15 +58,15 @@ def compare_file(uri: str, size: int | None, sha256: str, options: StorageOption
     try:
         info = file_info(uri, options)
         if info is None:
-            return Finding("missing", uri, "no such file")
+            return Difference("missing", uri, "no such file")
         if size is not None and info["size"] != size:
-            return Finding("size", uri, f"{info['size']:,} bytes instead of {size:,}")
+            return Difference("size", uri, f"{info['size']:,} bytes instead of {size:,}")
         present = file_sha256(uri, options)
     except StorageUnavailable:
         raise
     except StorageError as error:
-        return Finding("unreadable", uri, str(error))
-    return None if present == sha256 else Finding("sha256", uri, f"{present} instead of {sha256}")
+        return Difference("unreadable", uri, str(error))
+    return None if present == sha256 else Difference("sha256", uri, f"{present} instead of {sha256}")
 
 
 def _tars_below(folder: str, options: StorageOptions) -> list[str]:

@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.ray import on_cluster
 from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.run.threads import on_threads, too_slow
-from interleaved_assets.pipeline.run.throughput import ENOUGH, Progress, write_throughput
+from interleaved_assets.pipeline.run.throughput import ENOUGH, StepProgress, write_throughput
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.settings import Settings
 
@@ -26,14 +26,14 @@ _PAUSE_SECONDS: Final = 30.0
 Shown = TypeVar("Shown")
 
 
-class Made(NamedTuple, Generic[Shown]):
+class ShownOutcome(NamedTuple, Generic[Shown]):
     """A shard that was taken through a stage, and the result of ``then`` for it."""
 
     outcome: StageOutcome
     shown: Shown
 
 
-_Found = tuple[str, Made[Shown] | Exception]
+_Found = tuple[str, ShownOutcome[Shown] | Exception]
 """A shard's key with its result or its error."""
 
 
@@ -44,7 +44,7 @@ def run_shards(
     *,
     then: Callable[[StageOutcome], Shown],
     threads: int | None = None,
-) -> Iterator[ShardResult[Made[Shown]]]:
+) -> Iterator[ShardResult[ShownOutcome[Shown]]]:
     """Take shards through ``stages``, without an orchestrator: the same outputs, records and failures.
 
     ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of these,
@@ -72,7 +72,7 @@ def take_many(
     threads: int | None = None,
     cluster: bool = False,
     log: Callable[[str], object] = logger.info,
-) -> Iterator[ShardResult[Made[Shown]]]:
+) -> Iterator[ShardResult[ShownOutcome[Shown]]]:
     """Take shards through ``stage``, and yield each with its outcome or its error as it completes.
 
     While the storage does not answer, a shard is tried ``run.storage_tries`` times. A shard that takes longer than
@@ -86,14 +86,14 @@ def take_many(
         log: called every 30 seconds with a line that says how many shards are done, at what speed, and how many are
             left.
     """
-    progress = Progress(stage.name, len(keys), log)
+    progress = StepProgress(stage.name, len(keys), log)
     failures = FailureLog(stage.name, settings.storage)
     work = _Work(stage, settings, then)
     for one in work.on_cluster(keys) if cluster else work.here(keys, threads or settings.run.parallel_shards):
         progress.tick()
         if one is None:
             continue
-        if isinstance(one.result, Made):
+        if isinstance(one.result, ShownOutcome):
             progress.add(one.result.outcome, one.host, one.queue_seconds)
             failures.succeeded(one.key)
         else:
@@ -119,13 +119,13 @@ class _Work(Generic[Shown]):
     settings: Settings
     then: Callable[[StageOutcome], Shown]
 
-    def here(self, keys: Sequence[str], threads: int) -> Iterator[ShardResult[Made[Shown]] | None]:
+    def here(self, keys: Sequence[str], threads: int) -> Iterator[ShardResult[ShownOutcome[Shown]] | None]:
         """Do the work in this process."""
         take = self._together if self.stage.together else partial(self._on_threads, threads=threads)
         for found in self._tried(keys, take):
             yield None if found is None else ShardResult(found[0], self.stage.name, found[1])
 
-    def on_cluster(self, keys: Sequence[str]) -> Iterator[ShardResult[Made[Shown]] | None]:
+    def on_cluster(self, keys: Sequence[str]) -> Iterator[ShardResult[ShownOutcome[Shown]] | None]:
         """Give the work to the Ray cluster of this machine."""
         return on_cluster(
             self.on_worker,
@@ -160,9 +160,9 @@ class _Work(Generic[Shown]):
             time.sleep(_pause(attempt))
 
     def _on_threads(self, keys: Sequence[str], threads: int) -> Iterator[_Found[Shown] | None]:
-        def take(key: str) -> Made[Shown]:
+        def take(key: str) -> ShownOutcome[Shown]:
             outcome = take_through(self.stage, key, self.settings)
-            return Made(outcome, self.then(outcome))
+            return ShownOutcome(outcome, self.then(outcome))
 
         limit_s = self.settings.run.max_shard_seconds
         return on_threads(take, keys, self.stage.name, threads=threads, limit_s=limit_s)
@@ -173,7 +173,7 @@ class _Work(Generic[Shown]):
         try:
             for key, outcome in take_together(self.stage, keys, self.settings):
                 del left[key]
-                yield key, Made(outcome, self.then(outcome)) if isinstance(outcome, StageOutcome) else outcome
+                yield key, ShownOutcome(outcome, self.then(outcome)) if isinstance(outcome, StageOutcome) else outcome
         except Exception as error:  # any error that ends the work of all, of the model or the device
             if not left:
                 raise

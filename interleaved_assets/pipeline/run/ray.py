@@ -35,7 +35,7 @@ from interleaved_assets.settings import PluginSettings
 
 Result = TypeVar("Result")
 
-Work = Callable[[Sequence[str]], Iterator[tuple[str, Result | Exception] | None]]
+ClusterWork = Callable[[Sequence[str]], Iterator[tuple[str, Result | Exception] | None]]
 
 _TRIES: Final = 3
 """Workers that may be lost with a task before its shards fail, since one of the shards may be what ends its worker."""
@@ -55,7 +55,7 @@ class _Given(NamedTuple):
 
 
 def on_cluster(
-    work: Work[Result],
+    work: ClusterWork[Result],
     keys: Sequence[str],
     name: str,
     *,
@@ -156,7 +156,7 @@ def _lost(key: str, name: str, error: Exception | None) -> ShardError:
     )
 
 
-def _remote(work: Work[Any], name: str, plugins: PluginSettings, limit_s: float) -> Any:
+def _remote(work: ClusterWork[Any], name: str, plugins: PluginSettings, limit_s: float) -> Any:
     """Return the Ray function that does ``work`` and sends its results."""
     import ray
 

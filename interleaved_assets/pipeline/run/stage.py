@@ -129,7 +129,7 @@ def columns_of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
     return tuple(SourceColumn(stage, column) for column in columns)
 
 
-class Display(NamedTuple):
+class StageDisplay(NamedTuple):
     """The appearance of a stage in the UI."""
 
     description: str
@@ -139,7 +139,7 @@ class Display(NamedTuple):
     """The badges of the asset."""
 
 
-PLAIN: Final = Display("", "", frozenset())
+PLAIN: Final = StageDisplay("", "", frozenset())
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Stage:
     columns: Callable[[Settings], Sequence[Column]] = lambda _: ()
     made_from: Callable[[str, Settings], tuple[SourceColumn, ...]] = lambda *_: ()
     decided_by: Callable[[Settings], tuple[SourceColumn, ...]] = lambda _: ()
-    display: Display = PLAIN
+    display: StageDisplay = PLAIN
 
     def code_version(self, settings: Settings) -> str:
         """Return ``<version>-<hash of settings>``, which changes when the stage's code or one of its settings does."""

@@ -69,7 +69,7 @@ class Throughput:
 _THROUGHPUT: Final = TypeAdapter(Throughput)
 
 
-class Progress:
+class StepProgress:
     """The progress of one step: a line in its log every 30 seconds, with the time left."""
 
     def __init__(

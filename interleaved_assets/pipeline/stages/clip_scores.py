@@ -6,7 +6,7 @@ from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED
-from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, work_together
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, work_together
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, rows_stage
 from interleaved_assets.scoring.clip import identity
@@ -32,7 +32,7 @@ def declare(settings: Settings) -> Stage | None:
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
         columns=lambda settings: clip_columns(settings.clip),
         made_from=lambda column, settings: columns_of(rows_stage(settings), *_scored_by_clip(column)),
-        display=Display(
+        display=StageDisplay(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
             "its embedding. Runs on the GPU.",
             "score",

@@ -7,7 +7,7 @@ from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import DOCUMENT_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import DOCUMENT_SCORES_IN_RANGE, EVERY_DOCUMENT_SCORED
-from interleaved_assets.pipeline.run.stage import Display, SourceColumn, Stage, columns_of, work
+from interleaved_assets.pipeline.run.stage import SourceColumn, Stage, StageDisplay, columns_of, work
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import rows_stage
 from interleaved_assets.scoring.protocol.registry import (
@@ -36,7 +36,7 @@ def declare(settings: Settings) -> Stage:
         checks=(ROWS_WITHOUT_ERROR, EVERY_DOCUMENT_SCORED, DOCUMENT_SCORES_IN_RANGE, DOCUMENT_SCORE_SCHEMA),
         columns=lambda settings: score_columns(settings.documents),
         made_from=_made_from,
-        display=Display(
+        display=StageDisplay(
             "One row per document (position -1) and one per text: words and the measures of the scorers in "
             "documents.scorers. No image is read. Measured once; thresholds are applied in filtered.",
             "score",

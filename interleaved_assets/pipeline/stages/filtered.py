@@ -7,7 +7,7 @@ from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
-from interleaved_assets.pipeline.run.stage import Display, SourceColumn, Stage, columns_of, work
+from interleaved_assets.pipeline.run.stage import SourceColumn, Stage, StageDisplay, columns_of, work
 from interleaved_assets.pipeline.stages.names import (
     CLIP_SCORES,
     DOCUMENT_SCORES,
@@ -36,7 +36,7 @@ def declare(settings: Settings) -> Stage:
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, settings: columns_of(rows_stage(settings), column),
         decided_by=_decided_by,
-        display=Display(
+        display=StageDisplay(
             "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
             "measured value and threshold.",
             "select",

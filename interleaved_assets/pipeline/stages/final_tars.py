@@ -3,7 +3,7 @@
 from typing import Final
 
 from interleaved_assets.pipeline.checks.rows import READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.run.stage import Display, Stage, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, work
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
 from interleaved_assets.settings import Settings
@@ -20,7 +20,7 @@ def declare(_: Settings) -> Stage:
         settings=_settings,
         run=work(WORK),
         checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, READS_BACK),
-        display=Display(
+        display=StageDisplay(
             "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
             "publish",
             frozenset({"webdataset"}),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from interleaved_assets.pipeline.checks.rows import ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.run.stage import Display, Stage, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, work
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, score_stages
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT as NAME
 from interleaved_assets.settings import Settings
@@ -24,7 +24,7 @@ def declare(settings: Settings) -> Stage | None:
         run=work(WORK),
         packages=lambda settings: {"pillow"} if settings.export.reencode else set(),
         checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR),
-        display=Display(
+        display=StageDisplay(
             "The images that selection has kept as tars `images-<hash>-<number>.tar`, with a JSON for each image and a "
             "Parquet file beside each tar. This table has one row per image: its tar and member, its scores and the "
             "texts around it.",

@@ -9,7 +9,7 @@ from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
-from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, version_with_settings, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, version_with_settings, work
 from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
 from interleaved_assets.settings import ReadingSettings, Settings
 
@@ -30,7 +30,7 @@ def declare(_: Settings) -> Stage:
         checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
-        display=Display(
+        display=StageDisplay(
             "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
             "and one row per document for its other fields.",
             "ingest",

@@ -5,7 +5,7 @@ from typing import Final
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
-from interleaved_assets.pipeline.run.stage import Display, Stage, columns_of, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, work
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stages.names import REWRITTEN as NAME
 from interleaved_assets.settings import Settings
@@ -27,7 +27,7 @@ def declare(settings: Settings) -> Stage | None:
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, _: columns_of(NORMALIZED, column),
         decided_by=lambda _: columns_of(NORMALIZED, "modality", "text_content"),
-        display=Display(
+        display=StageDisplay(
             "The rows of normalized after the functions of [rewriting]: texts are changed or dropped, images and other "
             "rows are as before. One ledger lists each change with its reason and the hash and length of the text "
             "before and after, another the dropped rows.",

@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.status.status import COMPLETE, State, Status, s
 from interleaved_assets.settings import Settings
 
 
-class Progress(NamedTuple):
+class KnownRuns(NamedTuple):
     """The orchestrator's knowledge of past and present runs."""
 
     made: Mapping[str, AbstractSet[str]]
@@ -38,7 +38,7 @@ def due_shards(
     raws: Iterable[RawShard],
     settings: Settings,
     versions: Mapping[str, str],
-    progress: Progress,
+    progress: KnownRuns,
     *,
     at_most: int | None = None,
     until: float = math.inf,
@@ -83,7 +83,7 @@ def stages_due(statuses: Collection[Status], stages: StageDag) -> list[str]:
     return order[min(places) :] if places else []
 
 
-def _status_in_progress(key: str, progress: Progress) -> Status:
+def _status_in_progress(key: str, progress: KnownRuns) -> Status:
     """Return the status of a shard with current records, from the orchestrator's knowledge of it."""
     for stage, keys in progress.failed.items():
         if key in keys:

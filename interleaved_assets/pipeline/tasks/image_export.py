@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.export.image_rows import IMAGE_COLUMNS, DocumentFields, document_fields, image_rows, text_parts
 from interleaved_assets.export.names import is_image_file, scope_of, set_name
-from interleaved_assets.export.rows import IMAGE_COLUMNS, DocumentFields, document_fields, image_rows, text_parts
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.parquet.writer import parquet_shard

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from interleaved_assets.reporting.documents.document import Document, Item
+from interleaved_assets.reporting.documents.document import ShownDocument, ShownRow
 from interleaved_assets.reporting.wording.prose import escaped_bytes
 from interleaved_assets.scoring.images.thumbnail import SIDE, SMALL_SIDE, smaller_thumbnail
 
@@ -18,7 +18,7 @@ _DOCUMENT_BYTES, _ROW_BYTES, _IMAGE_BYTES, _SCORE_BYTES, _DROP_BYTES, _BLOCK_BYT
 """Most bytes that the markup of each takes."""
 
 
-def fit_documents(documents: Sequence[Document], page_bytes: int = PAGE_BYTES) -> list[Document]:
+def fit_documents(documents: Sequence[ShownDocument], page_bytes: int = PAGE_BYTES) -> list[ShownDocument]:
     """Return the documents, made smaller if a page of up to :data:`FREE_DOCUMENTS` would exceed ``page_bytes``.
 
     If smaller pictures are not enough, long texts are cut, the longest ones most, and rows of the largest documents are
@@ -47,15 +47,15 @@ def fair_cap(sizes: Sequence[float], room: float) -> float:
     return max(ordered, default=0)
 
 
-ItemSize = Callable[[Item], float]
+ItemSize = Callable[[ShownRow], float]
 """A function that returns an upper estimate of the bytes of HTML of a row."""
 
 
-def _total(documents: Sequence[Document], item_size: ItemSize) -> float:
+def _total(documents: Sequence[ShownDocument], item_size: ItemSize) -> float:
     return sum(_size(document, item_size) for document in documents)
 
 
-def _size(document: Document, item_size: ItemSize) -> float:
+def _size(document: ShownDocument, item_size: ItemSize) -> float:
     """Return an upper estimate of the bytes of HTML of a document."""
     own = 5 * len(document.sample_id) + escaped_bytes(document.fields_text) + len(document.scores) * _SCORE_BYTES
     own += escaped_bytes(document.measured_text)
@@ -63,7 +63,7 @@ def _size(document: Document, item_size: ItemSize) -> float:
     return _DOCUMENT_BYTES + own + sum(map(item_size, document.items))
 
 
-def _item_size(item: Item) -> float:
+def _item_size(item: ShownRow) -> float:
     size: float = _ROW_BYTES + _SCORE_BYTES * len(item.scores) + (_IMAGE_BYTES if item.modality == "image" else 0)
     text = item.text or ""
     size += escaped_bytes(text) + _BLOCK_BYTES * text.count("\n")
@@ -72,28 +72,28 @@ def _item_size(item: Item) -> float:
     return size + (_DROP_BYTES + escaped_bytes(item.drop.detail[:300]) if item.drop else 0)
 
 
-def _smallest_size(item: Item) -> float:
+def _smallest_size(item: ShownRow) -> float:
     """Return the size of a row whose picture is as small as possible."""
     picture = len(item.picture or b"") * 4 / 3
     return _item_size(item) - max(picture - _SMALLEST_PICTURE, 0)
 
 
-def _changed(documents: Sequence[Document], change: Callable[[Item], Item]) -> list[Document]:
+def _changed(documents: Sequence[ShownDocument], change: Callable[[ShownRow], ShownRow]) -> list[ShownDocument]:
     return [replace(document, items=tuple(map(change, document.items))) for document in documents]
 
 
-def _with_smaller_pictures(documents: Sequence[Document], side: int) -> list[Document]:
-    def smaller(item: Item) -> Item:
+def _with_smaller_pictures(documents: Sequence[ShownDocument], side: int) -> list[ShownDocument]:
+    def smaller(item: ShownRow) -> ShownRow:
         return item if item.picture is None else replace(item, picture=smaller_thumbnail(item.picture, side))
 
     return _changed(documents, smaller)
 
 
-def _with_shorter_texts(documents: Sequence[Document], limit: float) -> list[Document]:
+def _with_shorter_texts(documents: Sequence[ShownDocument], limit: float) -> list[ShownDocument]:
     sizes = [escaped_bytes(item.text) for document in documents for item in document.items if item.text]
     cap = fair_cap(sizes, limit)
 
-    def shorter(item: Item) -> Item:
+    def shorter(item: ShownRow) -> ShownRow:
         if not item.text or (size := escaped_bytes(item.text)) <= cap:
             return item
         length = max(SHORTEST_TEXT, int(len(item.text) * cap / size))
@@ -102,7 +102,7 @@ def _with_shorter_texts(documents: Sequence[Document], limit: float) -> list[Doc
     return _changed(documents, shorter)
 
 
-def _with_fewer_rows(documents: Sequence[Document], limit: float, item_size: ItemSize) -> list[Document]:
+def _with_fewer_rows(documents: Sequence[ShownDocument], limit: float, item_size: ItemSize) -> list[ShownDocument]:
     sizes = [_size(document, item_size) for document in documents]
     if sum(sizes) <= limit:
         return list(documents)
@@ -113,7 +113,7 @@ def _with_fewer_rows(documents: Sequence[Document], limit: float, item_size: Ite
     ]
 
 
-def _cut(document: Document, room: float, item_size: ItemSize) -> Document:
+def _cut(document: ShownDocument, room: float, item_size: ItemSize) -> ShownDocument:
     """Return ``document`` with the rows that fit: dropped rows stay before others, earlier rows before later ones."""
     room -= _size(replace(document, items=()), item_size)
     shown = set()

@@ -57,7 +57,7 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Item:
+class ShownRow:
     """A text, an image, or another row of a document.
 
     Attributes:
@@ -87,7 +87,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Document:
+class ShownDocument:
     """A sample: its rows by position, and its other fields.
 
     Attributes:
@@ -99,7 +99,7 @@ class Document:
     """
 
     sample_id: str
-    items: tuple[Item, ...]
+    items: tuple[ShownRow, ...]
     fields: Mapping[str, Any]
     scores: tuple[Score, ...] = ()
     drop: Drop | None = None
@@ -164,7 +164,7 @@ def build_documents(
     changes: pa.Table | None = None,
     of_texts: Mapping[ImageKey, Sequence[Score]] | None = None,
     measured: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[Document]:
+) -> list[ShownDocument]:
     """Return the documents ``sample_ids``, in that order; a document without ``rows`` has those of the ledger.
 
     Args:
@@ -185,7 +185,7 @@ def build_documents(
     of_texts, measured = of_texts or {}, measured or {}
     content = _content_rows(rows)
     texts = {key: row["text_content"] for key, row in content if row["text_content"] is not None}
-    items: dict[str, list[Item]] = defaultdict(list)
+    items: dict[str, list[ShownRow]] = defaultdict(list)
     shown: set[RowKey] = set()
     for key, row in content:
         shown.add(key)
@@ -194,7 +194,7 @@ def build_documents(
         error = row["materialize_error"] or (errors.get(image) if is_image else None)
         compared = nearest.get(image) if is_image else None
         items[key.sample_id].append(
-            Item(
+            ShownRow(
                 key.position,
                 key.modality,
                 row["text_content"],
@@ -211,10 +211,10 @@ def build_documents(
     for key, drop in drops.items():
         # rows dropped before any output was written are only in the ledger
         if key not in shown and key.position != METADATA_POSITION:
-            items[key.sample_id].append(Item(key.position, key.modality, drop=drop))
+            items[key.sample_id].append(ShownRow(key.position, key.modality, drop=drop))
     fields = dict(_fields(rows))
     return [
-        Document(
+        ShownDocument(
             sample_id,
             tuple(sorted(items[sample_id], key=lambda item: item.position)),
             fields.get(sample_id, {}),
@@ -226,7 +226,7 @@ def build_documents(
     ]
 
 
-def sortable_scores(documents: Iterable[Document]) -> dict[str, str]:
+def sortable_scores(documents: Iterable[ShownDocument]) -> dict[str, str]:
     """Return the labels of all scores that at least one document has, by the name of their filter."""
     found: dict[str, str] = {}
     for document in documents:

@@ -24,7 +24,7 @@ from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, REWRITTEN
 from interleaved_assets.pipeline.stages.outputs import find_changes
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
-from interleaved_assets.reporting.documents.document import Document, build_documents
+from interleaved_assets.reporting.documents.document import ShownDocument, build_documents
 from interleaved_assets.reporting.documents.text_scores import text_scores
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
@@ -56,7 +56,7 @@ class DocumentPage:
     """
 
     title: str
-    documents: Sequence[Document]
+    documents: Sequence[ShownDocument]
     how: str
     facts: ShardFacts | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.shard_paths import FAILURES_FOLDER
 
 
-class Kind(StrEnum):
+class PlaceKind(StrEnum):
     PAGE = "page"
     """An HTML file, as it was written."""
     JSON = "json"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 class Place(NamedTuple):
     """A file that has a URL. It may not exist."""
 
-    kind: Kind
+    kind: PlaceKind
     uri: str
     key: str = ""
     """Key of its shard; empty for the report."""
@@ -33,9 +33,9 @@ class Place(NamedTuple):
 
 
 _PER_STAGE: Final = {
-    "dropped": (Kind.LEDGER, ".parquet"),
-    "records": (Kind.JSON, ".json"),
-    FAILURES_FOLDER: (Kind.JSON, ".json"),
+    "dropped": (PlaceKind.LEDGER, ".parquet"),
+    "records": (PlaceKind.JSON, ".json"),
+    FAILURES_FOLDER: (PlaceKind.JSON, ".json"),
 }
 
 
@@ -55,11 +55,11 @@ def find_place(path: str, storage: StorageSettings) -> Place | None:
 
 def _place(name: str, storage: StorageSettings) -> Place | None:
     if name == REPORT_FILE:
-        return Place(Kind.PAGE, join(storage.output_root, REPORT_FILE))
+        return Place(PlaceKind.PAGE, join(storage.output_root, REPORT_FILE))
     folder, _, rest = name.partition("/")
     if folder == "pages":
         key = rest.removesuffix(".html")
-        return Place(Kind.PAGE, storage.shard(key).page(), key) if key != rest and is_key(key) else None
+        return Place(PlaceKind.PAGE, storage.shard(key).page(), key) if key != rest and is_key(key) else None
     stage, _, rest = rest.partition("/")
     if folder not in _PER_STAGE or stage not in EVERY_STAGE:
         return None

@@ -18,7 +18,7 @@ from interleaved_assets.reporting.served.pages import (
     message_html,
     shards_html,
 )
-from interleaved_assets.reporting.served.places import Kind, Place, find_place
+from interleaved_assets.reporting.served.places import Place, PlaceKind, find_place
 from interleaved_assets.settings import Settings
 
 HOST: Final = "127.0.0.1"
@@ -120,7 +120,9 @@ class _Handler(BaseHTTPRequestHandler):
             )
             self._answer(HTTPStatus.NOT_FOUND, message_html("There is nothing here", text))
         else:
-            self._answer(HTTPStatus.OK, content, "application/json" if place and place.kind is Kind.JSON else _HTML)
+            self._answer(
+                HTTPStatus.OK, content, "application/json" if place and place.kind is PlaceKind.JSON else _HTML
+            )
 
     def _answer(self, status: HTTPStatus, body: str | bytes, content_type: str = _HTML) -> None:
         content = body.encode(errors="replace") if isinstance(body, str) else body
@@ -137,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _content(place: Place, settings: Settings, number: int) -> str | bytes | None:
     """Return the content shown for a file; None if the file does not exist."""
-    if place.kind is not Kind.LEDGER:
+    if place.kind is not PlaceKind.LEDGER:
         return read_small(place.uri, settings.storage.options)
     try:
         return ledger_html(place, settings, number=number)

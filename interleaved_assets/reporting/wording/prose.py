@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from markupsafe import Markup, escape
 
-Kind = Literal["code", "table", "heading", "paragraph"]
+BlockKind = Literal["code", "table", "heading", "paragraph"]
 
 # C0 and C1 without tab and newline; embeddings and overrides of direction; characters without width or meaning here.
 # Marks and isolates (200E, 200F, 061C, 2066 to 2069), which right-to-left text needs, act within their block only.
@@ -57,9 +57,9 @@ def escaped_bytes(text: str) -> int:
     return len(str(escape(text)).encode("utf-8", "replace")) + _CONTROL_BYTES * controls
 
 
-def _blocks(text: str) -> Iterator[tuple[Kind, list[str]]]:
+def _blocks(text: str) -> Iterator[tuple[BlockKind, list[str]]]:
     """Yield groups of lines of one kind; empty lines divide paragraphs and are left out between blocks."""
-    kinds: list[tuple[int, Kind | None, str]] = []
+    kinds: list[tuple[int, BlockKind | None, str]] = []
     fence, number = "", 0
     for line in text.split("\n"):
         mark = _FENCE.match(line)

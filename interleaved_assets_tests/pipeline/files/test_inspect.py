@@ -1,12 +1,12 @@
 from pathlib import Path
 
 from interleaved_assets.pipeline.files.inputs import find_shard_files
-from interleaved_assets.pipeline.files.inspect import ShardFacts, inspect_file
+from interleaved_assets.pipeline.files.inspect import FileFacts, inspect_file
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
 
 
-def inspected(path: Path, documents: int = 3) -> ShardFacts:
+def inspected(path: Path, documents: int = 3) -> FileFacts:
     (file,) = find_shard_files([str(path)], Settings().storage)
     return inspect_file(file, Settings(), documents=documents)
 

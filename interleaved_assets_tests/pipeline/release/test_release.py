@@ -16,7 +16,7 @@ from interleaved_assets.model.errors import OptionError, ShardError, StorageErro
 from interleaved_assets.pipeline.release import documents, found_values
 from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.make import make_release
-from interleaved_assets.pipeline.release.manifest import Values, read_manifest
+from interleaved_assets.pipeline.release.manifest import ColumnValues, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
@@ -374,7 +374,7 @@ def test_the_card_names_a_licence_that_no_document_contradicts(
     settings: Settings, tmp_path: Path, columns: dict[str, dict[str, int]], licence: str | None
 ) -> None:
     values = [
-        Values(column=name, what="values", documents=sum(most.values()), distinct=len(most), most=most)
+        ColumnValues(column=name, what="values", documents=sum(most.values()), distinct=len(most), most=most)
         for name, most in columns.items()
     ]
     make_release("v1", settings)

@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.model.errors import InterleavedError, ShardTimeout, StorageUnavailable
 from interleaved_assets.pipeline.run import many, threads
-from interleaved_assets.pipeline.run.many import Made, take_many
+from interleaved_assets.pipeline.run.many import ShownOutcome, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardResult, ShardTask, Stage, Work
 from interleaved_assets.settings import Settings
@@ -20,7 +20,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "TICK_S", 0.02)
 
 
-OneTask = Callable[[str], Iterator[tuple[str, Made[str] | Exception] | None]]
+OneTask = Callable[[str], Iterator[tuple[str, ShownOutcome[str] | Exception] | None]]
 
 
 def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(tmp_path: Path) -> None:
@@ -42,7 +42,9 @@ def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(tmp
 def test_of_shards_taken_together_a_hanging_one_fails_on_a_worker_and_those_after_it_are_taken_by_another_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def on_this_machine(work: OneTask, keys: str, stage: str, **_: object) -> Iterator[ShardResult[Made[str]] | None]:
+    def on_this_machine(
+        work: OneTask, keys: str, stage: str, **_: object
+    ) -> Iterator[ShardResult[ShownOutcome[str]] | None]:
         for one in work(keys):
             yield None if one is None else ShardResult(one[0], stage, one[1])
 
@@ -67,7 +69,7 @@ def test_of_shards_taken_together_a_hanging_one_fails_on_a_worker_and_those_afte
     assert calls == [["a", "b", "c", "d"], ["c", "d"]]
     assert isinstance(found["b"], ShardTimeout)
     assert "shard b: measured was stopped because" in str(found["b"])
-    assert [isinstance(found[key], Made) for key in "acd"] == [True] * 3
+    assert [isinstance(found[key], ShownOutcome) for key in "acd"] == [True] * 3
 
 
 def test_pauses_before_another_try_grow_up_to_half_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

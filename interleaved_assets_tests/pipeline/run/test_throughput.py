@@ -6,7 +6,7 @@ import pytest
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.run.record import Counts, Record
 from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, StageOutcome
-from interleaved_assets.pipeline.run.throughput import Progress, Throughput, read_throughput, write_throughput
+from interleaved_assets.pipeline.run.throughput import StepProgress, Throughput, read_throughput, write_throughput
 from interleaved_assets_tests.documents import project
 
 
@@ -39,7 +39,7 @@ def clock() -> Clock:
 
 def test_a_line_every_thirty_seconds_with_the_time_left(clock: Clock) -> None:
     lines: list[str] = []
-    progress = Progress("image_scores", 1200, lines.append, clock)
+    progress = StepProgress("image_scores", 1200, lines.append, clock)
     clock.now += 29
     progress.tick()
     assert lines == []
@@ -63,7 +63,7 @@ def test_a_line_every_thirty_seconds_with_the_time_left(clock: Clock) -> None:
 
 def test_a_short_step_logs_nothing(clock: Clock) -> None:
     lines: list[str] = []
-    progress = Progress("filtered", 1, lines.append, clock)
+    progress = StepProgress("filtered", 1, lines.append, clock)
     progress.add(outcome(), "", 0)
     clock.now += 5
     assert progress.end() == Throughput("filtered", 5, shards=1, made=1, images=50, image_bytes=2_000_000)
@@ -71,7 +71,7 @@ def test_a_short_step_logs_nothing(clock: Clock) -> None:
 
 
 def test_images_of_current_shards_do_not_count(clock: Clock) -> None:
-    progress = Progress("filtered", 2, print, clock)
+    progress = StepProgress("filtered", 2, print, clock)
     progress.add(outcome(unchanged=True, wait=9), "", 0)
     progress.add(outcome(wait=0.25), "", 0)
     done = progress.end()
@@ -79,7 +79,7 @@ def test_images_of_current_shards_do_not_count(clock: Clock) -> None:
 
 
 def test_the_figures_of_a_step_on_two_hosts_can_be_stored(tmp_path: Path, clock: Clock) -> None:
-    progress = Progress("filtered", 2, print, clock)
+    progress = StepProgress("filtered", 2, print, clock)
     for number in range(3):
         progress.add(outcome(), f"10.0.0.{number % 2}", 0.5)
     done = progress.end()

@@ -13,7 +13,7 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import read_records, read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status.due import Due, Progress, due_shards, stages_due
+from interleaved_assets.pipeline.status.due import Due, KnownRuns, due_shards, stages_due
 from interleaved_assets.pipeline.status.status import COMPLETE, CURRENT, CurrentStages, State, Status, shard_statuses
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
@@ -158,19 +158,19 @@ def test_due_shards_have_the_first_stage_that_is_not_current_and_the_reason(sett
     refused.mkdir()  # a folder cannot be read
     everywhere = {stage: {"a", "b", "c", "d"} for stage in stage_dag(settings)}
 
-    def due(progress: Progress, at_most: int | None = None) -> Due:
+    def due(progress: KnownRuns, at_most: int | None = None) -> Due:
         return due_shards(list_raw_shards(settings.storage), settings, {}, progress, at_most=at_most)
 
-    found = due(Progress(everywhere, {}, {"c"}))
+    found = due(KnownRuns(everywhere, {}, {"c"}))
     assert (found.current, found.refused) == ({"a"}, {"e"})
     assert {key: (status.state, status.stage) for key, status in found.shards.items()} == {
         "b": (State.MISSING, "image_scores"),
         "d": (State.UNREADABLE, None),
     }
-    assert list(due(Progress(everywhere, {}, set()), at_most=1).shards) == ["b"]
-    unknown = due(Progress(everywhere | {"filtered": {"b"}}, {}, set())).shards["a"]
+    assert list(due(KnownRuns(everywhere, {}, set()), at_most=1).shards) == ["b"]
+    unknown = due(KnownRuns(everywhere | {"filtered": {"b"}}, {}, set())).shards["a"]
     assert unknown == (State.MISSING, "filtered is recorded, and has no materialization", "filtered")
-    failed = due(Progress(everywhere, {"final_tars": {"a"}}, set())).shards["a"]
+    failed = due(KnownRuns(everywhere, {"final_tars": {"a"}}, set())).shards["a"]
     assert (failed.state, failed.stage) == (State.FAILED, "final_tars")
 
 

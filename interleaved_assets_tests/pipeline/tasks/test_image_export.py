@@ -19,8 +19,8 @@ from interleaved_assets.pipeline.run.stored_records import list_outputs, read_re
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
 from interleaved_assets.pipeline.status.status import CurrentStages
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
 from interleaved_assets.pipeline.tasks import image_export as export_images
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard

@@ -23,7 +23,7 @@ from interleaved_assets.pipeline.run import raw_images
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.pages import shard_documents
 from interleaved_assets.settings import Settings

@@ -14,7 +14,7 @@ from interleaved_assets.pipeline.run.check import Basis
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.projects import take_all

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleaved_assets.reporting.documents.budget import SHORTEST_TEXT, fair_cap, fit_documents
-from interleaved_assets.reporting.documents.document import Document, Drop, Item, Score
+from interleaved_assets.reporting.documents.document import Drop, Score, ShownDocument, ShownRow
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage
 
@@ -25,24 +25,24 @@ def picture(side: int, ending: str) -> bytes:
 THUMBNAIL, PREVIEW = picture(128, ".jpg"), picture(320, ".webp")
 
 
-def images(count: int, data: bytes, drop: Drop | None = None) -> list[Item]:
+def images(count: int, data: bytes, drop: Drop | None = None) -> list[ShownRow]:
     return [
-        Item(2 * n, "image", name=f"doc.{n}.png", size="400×300", picture=data, scores=SCORES, drop=drop)
+        ShownRow(2 * n, "image", name=f"doc.{n}.png", size="400×300", picture=data, scores=SCORES, drop=drop)
         for n in range(count)
     ]
 
 
-def page_bytes(documents: Sequence[Document]) -> int:
+def page_bytes(documents: Sequence[ShownDocument]) -> int:
     return len(documents_html(DocumentPage("shard", documents, "how")).encode())
 
 
-def shard(count: int, items: Sequence[Item]) -> list[Document]:
+def shard(count: int, items: Sequence[ShownRow]) -> list[ShownDocument]:
     fields = {"url": "https://example.org/" + "x" * 4000}
-    return [Document(f"doc-{number:04d}", tuple(items), fields, SCORES) for number in range(count)]
+    return [ShownDocument(f"doc-{number:04d}", tuple(items), fields, SCORES) for number in range(count)]
 
 
 def test_200_usual_documents_are_below_5_mb() -> None:
-    documents = shard(200, [*images(4, THUMBNAIL), Item(1, "text", "word " * 600)])
+    documents = shard(200, [*images(4, THUMBNAIL), ShownRow(1, "text", "word " * 600)])
     page = documents_html(DocumentPage("shard", documents, "how"))
     assert len(page.encode()) < 5_000_000
     assert page.count("<img ") == 800
@@ -51,27 +51,28 @@ def test_200_usual_documents_are_below_5_mb() -> None:
 @pytest.mark.parametrize(
     "items",
     [
-        [*images(4, PREVIEW), Item(1, "text", "word " * 100)],
-        [Item(n, "text", "<b>&\"' 漢字 " * 2000) for n in range(4)],
-        [Item(n, "text", "\x00" * 900 + "a\n\nb\n\n" * 90) for n in range(20)],
+        [*images(4, PREVIEW), ShownRow(1, "text", "word " * 100)],
+        [ShownRow(n, "text", "<b>&\"' 漢字 " * 2000) for n in range(4)],
+        [ShownRow(n, "text", "\x00" * 900 + "a\n\nb\n\n" * 90) for n in range(20)],
         images(100, THUMBNAIL, DROP),
     ],
     ids=["previews", "long", "lines", "dropped"],
 )
-def test_unusual_documents_take_no_more(items: list[Item]) -> None:
+def test_unusual_documents_take_no_more(items: list[ShownRow]) -> None:
     fitted = fit_documents(shard(20, items), page_bytes=450_000)
     assert page_bytes(fitted) < 500_000
     assert all(document.items for document in fitted)
 
 
 def test_a_page_with_room_is_left_as_it_is() -> None:
-    documents = [Document("a", (*images(3, PREVIEW), Item(1, "text", "x" * 100_000)), {})]
+    documents = [ShownDocument("a", (*images(3, PREVIEW), ShownRow(1, "text", "x" * 100_000)), {})]
     assert fit_documents(documents) == documents
 
 
 def test_texts_are_cut_before_rows_and_say_how_long_they_are() -> None:
     documents = [
-        Document(str(n), (Item(0, "text", "x" * (10 if n else 90_000)), *images(1, THUMBNAIL)), {}) for n in range(4)
+        ShownDocument(str(n), (ShownRow(0, "text", "x" * (10 if n else 90_000)), *images(1, THUMBNAIL)), {})
+        for n in range(4)
     ]
     fitted = fit_documents(documents, page_bytes=60_000)
     text = fitted[0].items[0]
@@ -82,8 +83,8 @@ def test_texts_are_cut_before_rows_and_say_how_long_they_are() -> None:
 
 
 def test_dropped_rows_are_the_last_to_be_left_out() -> None:
-    items = (*(Item(n, "text", "x" * 200) for n in range(400)), Item(400, "text", "gone", drop=DROP))
-    [fitted] = fit_documents([Document("a", items, {})], page_bytes=20_000)
+    items = (*(ShownRow(n, "text", "x" * 200) for n in range(400)), ShownRow(400, "text", "gone", drop=DROP))
+    [fitted] = fit_documents([ShownDocument("a", items, {})], page_bytes=20_000)
     assert fitted.left_out == 401 - len(fitted.items) > 300
     assert fitted.items[-1].drop == DROP
     assert [item.position for item in fitted.items[:-1]] == list(range(len(fitted.items) - 1))

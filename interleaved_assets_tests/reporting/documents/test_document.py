@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.reporting.documents.document import Document, Drop, build_documents, sortable_scores
+from interleaved_assets.reporting.documents.document import Drop, ShownDocument, build_documents, sortable_scores
 from interleaved_assets.reporting.figures.facts import ImageKey
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection.settings import SelectionSettings
@@ -32,7 +32,7 @@ def rows(*values: tuple[str, int, str, str | None]) -> pa.Table:
 A = rows(("a", -1, "metadata", None), ("a", 0, "text", "one"), ("a", 1, "image", None), ("a", 2, "image", None))
 
 
-def document(table: pa.Table, **stored: Any) -> Document:
+def document(table: pa.Table, **stored: Any) -> ShownDocument:
     [found] = build_documents(["a"], table, {ImageKey("a", 1): b"picture"}, MEASURES, **stored)
     return found
 
@@ -104,7 +104,7 @@ def test_scores_of_documents_and_fields_that_json_has_not() -> None:
     found = document(table, sample_scores=ratios)
     assert [(score.name, score.value, score.passes) for score in found.scores] == [("ratio", 0.25, True)]
     assert found.fields["day"] == "1970-01-01"
-    long = Document("a", (), {"text": "x" * 9000})
+    long = ShownDocument("a", (), {"text": "x" * 9000})
     assert long.fields_text.endswith("… (9,015 characters)")
 
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from interleaved_assets.reporting.documents.choice import Choice
-from interleaved_assets.reporting.documents.document import Document, Drop, Item, Score
+from interleaved_assets.reporting.documents.document import Drop, Score, ShownDocument, ShownRow
 from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage
@@ -104,18 +104,20 @@ BLUR = Drop("filtered", "sharpness_below", 41.25, "keep ≥ 100", "")
 GONE = Drop("filtered", "ratio_above", 2.0, "keep ≤ 0.5", "")
 
 
-def made(name: str, text: str, clip: float | None, *drops: Drop) -> Document:
-    pictures = [Item(9 + n, "image", name=f"{name}.{n}.png", drop=drop) for n, drop in enumerate(drops)]
+def made(name: str, text: str, clip: float | None, *drops: Drop) -> ShownDocument:
+    pictures = [ShownRow(9 + n, "image", name=f"{name}.{n}.png", drop=drop) for n, drop in enumerate(drops)]
     scores = () if clip is None else (score("clip", clip),)
-    return Document(name, (Item(0, "text", text), Item(1, "image", name=f"{name}.png", scores=scores), *pictures), {})
+    return ShownDocument(
+        name, (ShownRow(0, "text", text), ShownRow(1, "image", name=f"{name}.png", scores=scores), *pictures), {}
+    )
 
 
-DOCUMENTS: Sequence[Document] = (
+DOCUMENTS: Sequence[ShownDocument] = (
     made("doc-a", "A walk in the Garden", 0.9),
     made("doc-b", "the river", 0.1, QR, BLUR),
     made("doc-c", "garden and river", 0.5, QR),
     made("doc-d", "nothing here", None, BLUR),
-    Document("doc-e", (Item(0, "text", "all of it went", drop=GONE),), {"url": "x"}, (), GONE),
+    ShownDocument("doc-e", (ShownRow(0, "text", "all of it went", drop=GONE),), {"url": "x"}, (), GONE),
 )
 REASONS = {"qr_above": 2, "sharpness_below": 2, "ratio_above": 2}
 
@@ -237,8 +239,12 @@ def test_a_long_beginning_of_ids_is_short_in_the_list_and_whole_in_a_copy(browse
 
 @pytest.mark.parametrize("width", [360, 1600])
 def test_nothing_is_wider_than_the_page(browser: Browser, tmp_path: Path, width: int) -> None:
-    long = [Item(0, "text", "x" * 900), Item(1, "text", f"```\n{'code ' * 200}\n```"), Item(2, "image", name="n" * 300)]
-    shown = DocumentPage("key" * 60, [Document("id" * 150, tuple(long), {"url": "u" * 500})], "1 document")
+    long = [
+        ShownRow(0, "text", "x" * 900),
+        ShownRow(1, "text", f"```\n{'code ' * 200}\n```"),
+        ShownRow(2, "image", name="n" * 300),
+    ]
+    shown = DocumentPage("key" * 60, [ShownDocument("id" * 150, tuple(long), {"url": "u" * 500})], "1 document")
     with opened(browser, tmp_path, shown, viewport={"width": width, "height": 800}, color_scheme="dark") as (
         page,
         _,

@@ -12,7 +12,7 @@ from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen
-from interleaved_assets.reporting.documents.document import Document
+from interleaved_assets.reporting.documents.document import ShownDocument
 from interleaved_assets.reporting.documents.files import file_documents
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage, shard_documents, stored_pages
@@ -237,5 +237,5 @@ def test_a_language_is_shown_as_the_string_it_is(tmp_path: Path) -> None:
     assert (of_text.string, of_text.passes, of_text.rule) == ("de", True, "text_language: de, drop en")
     assert ImageKey("b", -1) not in found.judged
     assert found.measured == {"a": {"language": "en"}, "b": {}}
-    assert Document("a", (), {}, (of_document,)).extremes() == {}
+    assert ShownDocument("a", (), {}, (of_document,)).extremes() == {}
     assert text_scores(None, ["a"], bounds) == ({}, {})

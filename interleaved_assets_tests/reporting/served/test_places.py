@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from interleaved_assets.reporting.served.places import Kind, find_place, path_of, url_of
+from interleaved_assets.reporting.served.places import PlaceKind, find_place, path_of, url_of
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 
@@ -15,11 +15,11 @@ def test_every_file_of_a_shard_is_found_by_the_path_that_its_link_has(settings: 
     storage = settings.storage
     paths = storage.shard(key)
     found = {
-        Kind.PAGE: paths.page(),
-        Kind.LEDGER: paths.ledger("filtered"),
-        Kind.JSON: paths.record("final_tars"),
+        PlaceKind.PAGE: paths.page(),
+        PlaceKind.LEDGER: paths.ledger("filtered"),
+        PlaceKind.JSON: paths.record("final_tars"),
     }
-    for kind, uri in {**found, Kind.JSON: paths.failure("normalized")}.items():
+    for kind, uri in {**found, PlaceKind.JSON: paths.failure("normalized")}.items():
         place = find_place(f"/{path_of(uri, storage)}", storage)
         assert place is not None
         assert (place.kind, place.uri, place.key) == (kind, uri, key)

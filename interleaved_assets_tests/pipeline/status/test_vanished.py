@@ -7,7 +7,7 @@ import pytest
 
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.status.dataset_status import VANISHED, read_dataset_status
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import good_shard, project, refuse_listing
 from interleaved_assets_tests.projects import take_all

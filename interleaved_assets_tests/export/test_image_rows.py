@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.export.rows import image_rows
+from interleaved_assets.export.image_rows import image_rows
 from interleaved_assets.model import OptionError, build_source_ref
 from interleaved_assets_tests.io.row_tables import rows_table
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.model.errors import InterleavedError, OptionError
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status.forget import files_to_forget, remove_files, vanished_shards
+from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import Settings, StorageSettings
 

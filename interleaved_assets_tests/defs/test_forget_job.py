@@ -8,7 +8,7 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
-from interleaved_assets.defs.forget import FORGET_SHARDS
+from interleaved_assets.defs.forget_job import FORGET_SHARDS
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import Watcher, files, instance_on_disk, run_chain, unfinished_run
 from interleaved_assets_tests.projects import make_project

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interleaved_assets.pipeline.files.rows import identity
+from interleaved_assets.pipeline.files.write_rows import identity
 
 
 @pytest.mark.parametrize("other", ["s3a://bucket/raw/a.tar", "S3://bucket/raw/a.tar", "s3://bucket/raw/a.tar/"])
