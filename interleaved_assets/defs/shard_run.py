@@ -61,10 +61,13 @@ def run_over_shards(
     """Take every shard of this run through ``stage``, on threads or the Ray cluster, and log each when it is done.
 
     Raises:
-        dg.Failure: shards failed, and no asset downstream of this one is part of the run. The run ends as failed, with
-            the good shards recorded. Otherwise the run continues with the good shards, and its last asset fails.
+        dg.Failure: something is missing that this stage needs or, if it is the first of the run, another stage of the
+            run; no shard is read then. Or shards failed, and no asset downstream of this one is part of the run. The
+            run ends as failed, with the good shards recorded. Otherwise the run continues with the good shards, and its
+            last asset fails.
     """
     keys = list(context.partition_keys)
+    _prepare(context, stage, settings)
     failed: dict[str, Exception] = {}
     recorded: dict[str, LoggedShard] = {}
     input_events = _input_events(context, stage, keys)
@@ -116,6 +119,19 @@ def run_over_shards(
         )
     for name in sorted(context.op_execution_context.selected_output_names):
         yield dg.Output(None, output_name=name, metadata={RECORDS_NOTHING: True})
+
+
+def _prepare(context: dg.AssetExecutionContext, stage: Stage, settings: Settings) -> None:
+    """Raise dg.Failure if something is missing for the stages of this run, or in a later step for its stage alone."""
+    if settings.run.executor == "ray":
+        return  # the work is done on other machines, which have their own packages
+    wanted = _selected(context, settings)
+    selected = [one for name, one in stage_dag(settings).items() if name in wanted]
+    try:
+        for one in selected if selected and selected[0].name == stage.name else [stage]:
+            one.prepare(settings)
+    except InterleavedError as error:
+        raise dg.Failure(f"{describe(error)} No shard was read.", allow_retries=False) from error
 
 
 def _stopped_upstream(stage: Stage, keys: Sequence[str], settings: Settings) -> dict[str, Failure]:

@@ -186,6 +186,10 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
                     close = get_close_matches(column, columns)
                     known = f"did you mean {', '.join(close)}" if close else f"there are {', '.join(columns)}"
                     raise ValueError(f"{of}: no score of texts named {column}; {known}")
+                if of == "text" and column in columns[column].of_documents:
+                    raise ValueError(
+                        f"text.{column}: it is a score of documents, and texts have none: set document.{column}"
+                    )
                 is_string = "string" in str(columns[column].columns[column])
                 if is_string and bounds.has_numbers:
                     raise ValueError(f"{of}.{column}: it is a string, which in and not_in compare, not min and max")

@@ -38,7 +38,6 @@ def judged_rows(judge: TextFilter, state: RowState, documents: pa.Table | None) 
     if documents is None or judge.column not in documents.column_names:
         raise OptionError(f"filter {judge.name!r} needs document scores with the column {judge.column}")
     if judge.of == "text":
-        _check_texts_have(judge.column, documents)
         rows = np.flatnonzero(state.alive & state.is_text)
         keys = state.keys_of(rows)
     else:
@@ -46,15 +45,6 @@ def judged_rows(judge: TextFilter, state: RowState, documents: pa.Table | None) 
         keys = state.keys_of(rows)
         keys = keys.set_column(1, "position", pa.array(np.full(len(rows), METADATA_POSITION), pa.int32()))
     return Judged(rows, match_scores(keys, documents, name=_TABLE))
-
-
-def _check_texts_have(column: str, documents: pa.Table) -> None:
-    """Refuse a score that documents have and no text has, such as a share of duplicate lines."""
-    of_texts = documents.filter(pc.not_equal(documents["position"], METADATA_POSITION))[column]
-    if len(of_texts) and of_texts.null_count == len(of_texts) and documents[column].null_count < len(documents):
-        raise OptionError(
-            f"selection.text.{column}: it is a score of documents, and texts have none: set document.{column}"
-        )
 
 
 def numbers(judge: TextFilter, documents: pa.Table, stored: Rows) -> Values:

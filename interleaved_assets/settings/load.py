@@ -13,8 +13,7 @@ from interleaved_assets.io.storage import check_place
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.scoring.protocol.registry import score_columns
-from interleaved_assets.scoring.texts.lists import SETTINGS as LISTS
+from interleaved_assets.scoring.protocol.registry import file_settings, score_columns
 from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
 from interleaved_assets.settings.recipe import KEY, recipe_values, with_recipe
@@ -142,9 +141,9 @@ def _parsed(text: str, file: Path) -> Settings:
             f"{file}: storage.raw_root {storage.raw_root} and storage.output_root {storage.output_root} "
             "lie inside one another: outputs would be read as new shards. Use separate folders."
         )
-    lists = {name: path for name in LISTS if (path := getattr(settings.documents, name)) is not None}
+    named = {name: getattr(settings.documents, name) for name in file_settings(settings.documents.section)}
     documents = settings.documents.model_copy(
-        update={name: _absolute(path, file.parent) for name, path in lists.items()}
+        update={name: _absolute(path, file.parent) for name, path in named.items() if path is not None}
     )
     clip = _with_absolute_files(settings.clip, file.parent)
     return settings.model_copy(update={"storage": storage, "reading": reading, "documents": documents, "clip": clip})

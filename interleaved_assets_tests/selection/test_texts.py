@@ -143,8 +143,12 @@ def test_filters_on_texts_come_first_unless_the_order_names_them() -> None:
 
 
 def test_a_score_that_only_documents_have_is_none_of_texts() -> None:
-    with pytest.raises(OptionError, match=r"text\.images: it is a score of documents, .*: set document\.images"):
-        decided(text={"images": {"min": 1}}, on_score_error="drop_row")
+    for column in ("images", "top_2_gram", "duplicate_lines", "short_lines", "cut_lines", "url_words"):
+        bounds = {column: {"min": 1}}
+        said = rf"text\.{column}: it is a score of documents, .* document\.{column}"
+        with pytest.raises(ValidationError, match=said):
+            SelectionSettings(text=bounds)
+        SelectionSettings(document=bounds)
 
 
 def test_long_numbers_and_structs_in_fields() -> None:

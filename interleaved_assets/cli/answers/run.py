@@ -20,7 +20,6 @@ from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, rea
 from interleaved_assets.pipeline.status.status import COMPLETE, State
 from interleaved_assets.reporting.figures.facts import tallies
 from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.scoring.protocol.texts import prepare_text_scorers
 from interleaved_assets.settings import Settings, load_settings
 
 
@@ -37,8 +36,9 @@ def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_js
             else:
                 out.print_line(_nothing_to_make(dataset))
             return 0
-    prepare_text_scorers(settings.documents)  # what is missing is told before the first shard is read
     stages = stage_dag(settings)
+    for stage in stages.values():
+        stage.prepare(settings)
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
     failed = undrawn = 0
     published = _Published()

@@ -152,6 +152,8 @@ class Stage:
         settings: returns the settings that the output depends on, and no others.
         run: does the work for one shard; None if ``together`` is given.
         together: does the work for many shards with one call; None if ``run`` is given.
+        prepare: raises InterleavedError if something is missing without which no shard can be made, such as a package.
+            It is called once before the first shard of a run is read.
         files: returns the version of each file that those settings name, by the setting (``clip.pretrained``). The
             files are inputs: they are read when the stage executes, and the code version does not depend on them.
         source_inputs: returns, for the URI of a raw shard, the versions of what reads it, by name. They are inputs of
@@ -171,6 +173,7 @@ class Stage:
     settings: Callable[[Settings], dict[str, object]]
     run: RunOne | None = None
     together: RunTogether | None = None
+    prepare: Callable[[Settings], object] = lambda _: None
     files: Callable[[Settings], Mapping[str, str]] = lambda _: {}
     source_inputs: Callable[[str, Settings], Mapping[str, str]] = lambda *_: {}
     packages: Callable[[Settings], Collection[str]] = lambda _: ()
@@ -201,6 +204,11 @@ def work_together(place: str) -> RunTogether:
 def _imported(place: str, *arguments: Any) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)(*arguments)
+
+
+def preparation(place: str) -> Callable[[Settings], object]:
+    """Return :func:`work` for what is called before the first shard."""
+    return partial(_imported, place)
 
 
 def version_with_settings(version: int, settings: Mapping[str, object]) -> str:

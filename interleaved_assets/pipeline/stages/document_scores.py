@@ -7,19 +7,21 @@ from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import DOCUMENT_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import DOCUMENT_SCORES_IN_RANGE, EVERY_DOCUMENT_SCORED
-from interleaved_assets.pipeline.run.stage import SourceColumn, Stage, StageDisplay, columns_of, work
+from interleaved_assets.pipeline.run.stage import SourceColumn, Stage, StageDisplay, columns_of, preparation, work
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import rows_stage
 from interleaved_assets.scoring.protocol.registry import (
-    document_columns,
+    ERROR_COLUMN,
+    document_fields_of,
     score_columns,
+    score_files,
     scoring_packages,
     scoring_version,
 )
-from interleaved_assets.scoring.texts.lists import SETTINGS as LISTS
 from interleaved_assets.scoring.texts.lists import list_versions
 from interleaved_assets.settings import Settings
 
+PREPARE: Final = "interleaved_assets.pipeline.tasks.document_scores:prepare"
 WORK: Final = "interleaved_assets.pipeline.tasks.document_scores:score"
 
 
@@ -28,10 +30,11 @@ def declare(settings: Settings) -> Stage:
     return Stage(
         NAME,
         (rows_stage(settings),),
-        version=1,
+        version=2,
         settings=lambda settings: dict(json.loads(scoring_version(settings.documents))),
         run=work(WORK),
-        files=_lists,
+        prepare=preparation(PREPARE),
+        files=lambda settings: list_versions(score_files(settings.documents)),
         packages=lambda settings: scoring_packages(settings.documents),
         checks=(ROWS_WITHOUT_ERROR, EVERY_DOCUMENT_SCORED, DOCUMENT_SCORES_IN_RANGE, DOCUMENT_SCORE_SCHEMA),
         columns=lambda settings: score_columns(settings.documents),
@@ -45,14 +48,10 @@ def declare(settings: Settings) -> Stage:
     )
 
 
-def _lists(settings: Settings) -> dict[str, str]:
-    """Return the version of each list of words that the settings name."""
-    return list_versions({f"documents.{name}": getattr(settings.documents, name) for name in LISTS})
-
-
 def _made_from(column: str, settings: Settings) -> tuple[SourceColumn, ...]:
     if column in IMAGE_KEY:
         return columns_of(rows_stage(settings), column)
-    scorer = document_columns().get(column)
-    fields = [getattr(settings.documents, option).partition(".")[0] for option in scorer.fields] if scorer else []
+    if column == ERROR_COLUMN:
+        return columns_of(rows_stage(settings), "modality", "text_content", "materialize_error")
+    fields = [path.partition(".")[0] for path in document_fields_of(column, settings.documents)]
     return columns_of(rows_stage(settings), "modality", *(fields or ["text_content"]))

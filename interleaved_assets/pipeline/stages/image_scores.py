@@ -7,12 +7,13 @@ from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import IMAGE_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, preparation, work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_columns, scoring_packages, scoring_version
 from interleaved_assets.settings import Settings
 
+PREPARE: Final = "interleaved_assets.pipeline.tasks.image_scores:prepare"
 WORK: Final = "interleaved_assets.pipeline.tasks.image_scores:score"
 
 
@@ -24,6 +25,7 @@ def declare(_: Settings) -> Stage:
         version=2,
         settings=lambda settings: dict(json.loads(scoring_version(settings.scoring))),
         run=work(WORK),
+        prepare=preparation(PREPARE),
         packages=lambda settings: scoring_packages(settings.scoring),
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
         columns=lambda settings: score_columns(settings.scoring),

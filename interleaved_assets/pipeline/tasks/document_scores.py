@@ -8,8 +8,6 @@ import pyarrow.compute as pc
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.model.columns import METADATA_POSITION
-from interleaved_assets.model.errors import OptionError
-from interleaved_assets.model.fields import absent_field
 from interleaved_assets.pipeline.run.counts import RowCounter, write_scores
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
@@ -17,10 +15,16 @@ from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import rows_stage
 from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, WORDS, document_fields, score_groups
 from interleaved_assets.scoring.protocol.schema import scores_schema
-from interleaved_assets.scoring.protocol.texts import score_documents, text_columns
+from interleaved_assets.scoring.protocol.texts import check_fields, prepare_text_scorers, score_documents, text_columns
+from interleaved_assets.settings import Settings
 
 _BATCH_BYTES: Final = 16 * 2**20
 """Bytes of a batch: smaller than a shard, so that texts are measured while others are read."""
+
+
+def prepare(settings: Settings) -> None:
+    """Raise InterleavedError if a package or a list of words is missing."""
+    prepare_text_scorers(settings.documents)
 
 
 def score(shard: ShardTask) -> Work:
@@ -30,9 +34,7 @@ def score(shard: ShardTask) -> Work:
     schema = parquet_shard_schema(shard.paths.output(source), storage_options=shard.options)
     fields = document_fields(settings)
     columns = text_columns(schema.names, fields)
-    looks_for_words = settings.url_words is not None and "url" in settings.scorers
-    if looks_for_words and (absent := absent_field(schema, settings.url_field)):
-        raise OptionError(f"documents.url_field: shard {shard.key}: {absent}")
+    check_fields(schema, settings, f"shard {shard.key}: ")
     seen = RowCounter()
     scored: list[pa.Table] = [scores_schema(settings).empty_table()]
     for table in prefetch(shard.rows_of(source, columns, _BATCH_BYTES, with_bytes=False)):

@@ -14,11 +14,17 @@ from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_groups
 from interleaved_assets.scoring.protocol.schema import scores_schema
-from interleaved_assets.scoring.protocol.score import score_images
+from interleaved_assets.scoring.protocol.score import prepare_scorers, score_images
+from interleaved_assets.settings import Settings
 
 _BATCH_BYTES: Final = 16 * 2**20
 """Bytes of a batch: smaller than a shard, so that images are scored while others are read."""
 _IMAGE_COLUMNS: Final = ("sample_id", "position", "modality", "binary_content", "materialize_error")
+
+
+def prepare(settings: Settings) -> None:
+    """Raise InterleavedError if a package or a model is missing."""
+    prepare_scorers(settings.scoring)
 
 
 def score(shard: ShardTask) -> Work:

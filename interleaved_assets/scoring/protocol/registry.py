@@ -2,7 +2,7 @@
 
 import json
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from interleaved_assets.model.columns import Column
 from interleaved_assets.scoring.protocol.scorer import (
@@ -34,10 +34,14 @@ __all__ = [
     "chosen_scorers",
     "document_columns",
     "document_fields",
+    "document_fields_of",
+    "file_settings",
     "find_scorer",
     "known_scorers",
+    "needed_fields",
     "register_scorer",
     "score_columns",
+    "score_files",
     "score_groups",
     "score_ranges",
     "scoring_packages",
@@ -98,8 +102,42 @@ def document_columns() -> dict[str, Scorer]:
 
 def document_fields(settings: "ScorerSettings") -> tuple[str, ...]:
     """Return the fields of the documents, by their paths, that the scorers read which ``settings`` turns on."""
-    paths = (getattr(settings, option) for scorer in chosen_scorers(settings) for option in scorer.fields)
-    return tuple(dict.fromkeys(paths))
+    return tuple(dict.fromkeys(_given(settings, name) for one in chosen_scorers(settings) for name in one.fields))
+
+
+def document_fields_of(column: str, settings: "ScorerSettings") -> tuple[str, ...]:
+    """Return the fields of the documents, by their paths, that the scorer of this column reads."""
+    scorer = document_columns().get(column)
+    return tuple(_given(settings, name) for name in scorer.fields) if scorer else ()
+
+
+def needed_fields(settings: "ScorerSettings") -> dict[str, str]:
+    """Return the fields that documents have to have for these scorers, by the setting that names each or its path."""
+    return {
+        f"{settings.section}.{name}" if hasattr(settings, name) else name: _given(settings, name)
+        for one in chosen_scorers(settings)
+        for name in one.needs(settings)
+    }
+
+
+def score_files(settings: "ScorerSettings") -> dict[str, str]:
+    """Return the files that these scorers read, by the setting that names each, or by the scorer and its number."""
+    return {
+        f"{settings.section}.{name}" if hasattr(settings, name) else f"{one.name}/{number}": path
+        for one in chosen_scorers(settings)
+        for number, name in enumerate(one.files)
+        if (path := _given(settings, name)) is not None
+    }
+
+
+def file_settings(section: Section) -> tuple[str, ...]:
+    """Return the settings of a section that name a file which a built-in scorer reads."""
+    return tuple(name for one in BUILT_IN if one.section == section for name in one.files)
+
+
+def _given(settings: "ScorerSettings", name: str) -> Any:
+    """Return the value of a setting; a name that is none is the value itself, which a plugin gives."""
+    return getattr(settings, name, name)
 
 
 def score_ranges(settings: "ScorerSettings") -> dict[str, Range]:

@@ -76,8 +76,16 @@ class Scorer:
             ``documents`` for texts.
         about: a note on it in the description of that section's ``scorers``.
         options: settings of a built-in score in that section: by name the type and pydantic's ``Field``.
-        fields: the settings among these that name a field of the documents, which the function reads with
-            :meth:`.TextBatch.field`.
+        fields: the fields of the documents that the function reads with :meth:`.TextBatch.field`, by their paths or by
+            the setting that names one.
+        needs: returns which of ``fields`` the documents have to have under the settings: a shard in which no document
+            has one fails before it is measured.
+        files: the files that a scorer of texts reads, by their paths or by the setting that names one. Scores are stale
+            once the content of one changes.
+        of_documents: the columns that have no value for a text, such as a number of texts; the settings refuse a bound
+            on texts for them.
+        of_whole: whether it measures the whole of a long document, not only its first 4 MiB; its work and memory are
+            then in proportion.
         of_bytes: whether the function measures the encoded bytes of an image, also of one that cannot be decoded.
         place: rank of a built-in score in tables, in the default order of filters and in reports.
     """
@@ -94,6 +102,10 @@ class Scorer:
     about: str = field(default="", kw_only=True)
     options: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, kw_only=True)
     fields: tuple[str, ...] = field(default=(), kw_only=True)
+    needs: "Callable[[Any], Sequence[str]]" = field(default=lambda _: (), kw_only=True)
+    files: tuple[str, ...] = field(default=(), kw_only=True)
+    of_documents: tuple[str, ...] = field(default=(), kw_only=True)
+    of_whole: bool = field(default=False, kw_only=True)
     of_bytes: bool = field(default=False, kw_only=True)
     place: float = field(default=math.inf, kw_only=True)
 
@@ -114,10 +126,11 @@ def register_scorer(scorer: Scorer) -> None:
         OptionError: its name, one of its columns or of its filters is taken, or it gives a range for a column that it
             does not fill.
     """
-    if odd := sorted(set(scorer.ranges) - set(scorer.columns)):
-        raise OptionError(
-            f"scorer {scorer.name!r} gives a range for {', '.join(odd)}, but fills only {', '.join(scorer.columns)}"
-        )
+    for what, named in (("gives a range for", scorer.ranges), ("has for documents only", scorer.of_documents)):
+        if odd := sorted(set(named) - set(scorer.columns)):
+            raise OptionError(
+                f"scorer {scorer.name!r} {what} {', '.join(odd)}, but fills only {', '.join(scorer.columns)}"
+            )
     taken = taken_columns()
     if scorer.name in _SCORERS or taken & set(scorer.columns):
         raise OptionError(

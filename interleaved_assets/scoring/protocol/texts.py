@@ -10,27 +10,28 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.rows.workers import processors
-from interleaved_assets.model.errors import InterleavedError, row_error
-from interleaved_assets.model.fields import root_of
+from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
+from interleaved_assets.model.fields import absent_field, root_of
+from interleaved_assets.scoring.protocol.long_texts import parts_of, text_bytes
 from interleaved_assets.scoring.protocol.registry import (
-    ERROR_COLUMN,
-    WORDS,
     MeasureTexts,
     Scorer,
     chosen_scorers,
     document_fields,
+    needed_fields,
 )
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.texts.batch import TextBatch
 
-TEXT_COLUMNS: Final = ("sample_id", "position", "modality", "text_content")
-"""The columns that the scorers of texts read."""
+_TEXT_ERROR: Final = "materialize_error"
+TEXT_COLUMNS: Final = ("sample_id", "position", "modality", "text_content", _TEXT_ERROR)
+"""The columns that the scorers of texts read; the last, with the reason why a text is null, need not be there."""
 _BATCH_BYTES: Final = 2**19
 """Bytes of text measured at once by a thread. With less, threads wait for each other more often, and with more, the
 arrays leave a processor's cache. A larger document is a batch."""
 MOST_DOCUMENT_BYTES: Final = 4 * 2**20
-"""Bytes of text of a document that scorers other than ``words`` measure."""
+"""Bytes of text that scorers other than those of the whole measure at once, which bounds their memory."""
 
 
 class PreparedTextScorer(NamedTuple):
@@ -54,8 +55,9 @@ def score_documents(
 ) -> pa.Table:
     """Measure every document and every text row.
 
-    A scorer that fails on a batch leaves null in its columns, and ``scorer_failed`` in ``score_error``. Of a document
-    with more than 4 MiB of text, all scorers but ``words`` measure the first 4 MiB.
+    A scorer that fails on a batch leaves null in its columns, and ``scorer_failed`` in ``score_error``. A text that is
+    null because of an error (``materialize_error``) has null in all columns, and that error. Of a document, and of a
+    text, with more than 4 MiB, all scorers but ``words`` and ``identity`` measure the first 4 MiB.
 
     Args:
         rows: rows of whole samples: ``sample_id``, ``position``, ``modality``, ``text_content``, and the fields of the
@@ -70,9 +72,11 @@ def score_documents(
         meaning for a text is null on rows of texts.
 
     Raises:
-        MissingDependency, OptionError: a package or a list of words is missing; before any text is read.
+        MissingDependency, OptionError: a package, a list of words or a field of the documents is missing; before any
+            text is read.
     """
     settings = settings or DocumentSettings()
+    check_fields(rows.schema, settings)
     schema = scores_schema(settings)
     scorers = prepare_text_scorers(settings)
     fields = document_fields(settings)
@@ -89,17 +93,24 @@ def score_documents(
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
+def check_fields(schema: pa.Schema, settings: DocumentSettings, where: str = "") -> None:
+    """Raise OptionError if documents of this schema lack a field that a scorer needs; ``where`` is told with it."""
+    for name, path in needed_fields(settings).items():
+        if absent := absent_field(schema, path):
+            raise OptionError(f"{name}: {where}{absent}")
+
+
 def text_columns(names: Sequence[str], fields: Sequence[str]) -> tuple[str, ...]:
     """Return the columns among ``names`` that the scorers of texts read: those of texts, and those of ``fields``."""
     roots = (root_of(names, path) for path in fields)
-    return tuple(dict.fromkeys((*TEXT_COLUMNS, *(root for root in roots if root is not None))))
+    own = (name for name in TEXT_COLUMNS if name != _TEXT_ERROR or name in names)
+    return tuple(dict.fromkeys((*own, *(root for root in roots if root is not None))))
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.Table]:
     """Yield the rows of whole samples, in tables of about :data:`_BATCH_BYTES` of text."""
     starts = sample_starts(rows["sample_id"])
-    sizes = pc.fill_null(pc.binary_length(rows["text_content"]), 0).to_numpy().astype(np.int64)
-    before = np.append(0, np.cumsum(sizes))
+    before = np.append(0, np.cumsum(text_bytes(rows)))
     ends = np.append(starts[1:], rows.num_rows)
     first = 0
     while first < len(starts):
@@ -113,41 +124,73 @@ def _batches(rows: pa.Table) -> Iterator[pa.Table]:
 def _scored(
     rows: pa.Table, fields: Sequence[str], scorers: Sequence[PreparedTextScorer], schema: pa.Schema
 ) -> pa.Table:
-    whole = TextBatch(rows, fields)
-    cut = _cut(rows)
-    batch = whole if cut is rows else TextBatch(cut, fields)
-    columns: list[pa.Array | pa.ChunkedArray] = [batch.keys[name] for name in batch.keys.column_names]
+    batch = TextBatch(rows, fields)
     errors: list[str] = []
-    count = batch.keys.num_rows
+    if text_bytes(rows).sum() <= MOST_DOCUMENT_BYTES:
+        columns = _measured(batch, scorers, schema, errors)
+    else:  # a batch of more bytes is one document
+        columns = _measured(batch, [one for one in scorers if one.scorer.of_whole], schema, errors)
+        others = [one for one in scorers if not one.scorer.of_whole]
+        columns.update(_measured_in_parts(rows, fields, others, schema, errors))
+    reasons = pa.array(["; ".join(dict.fromkeys(errors)) or None] * batch.keys.num_rows, pa.string())
+    unread = _unread(rows, batch)
+    if unread.null_count < len(unread):
+        columns = {name: pc.if_else(unread.is_null(), values, None) for name, values in columns.items()}
+        reasons = pc.coalesce(unread, reasons)
+    measured = [columns[name] for name in schema.names if name in columns]
+    return pa.table([*batch.keys.columns, *measured, reasons], schema=schema)
+
+
+def _measured(
+    batch: TextBatch, scorers: Sequence[PreparedTextScorer], schema: pa.Schema, errors: list[str]
+) -> dict[str, pa.Array]:
+    """Return the columns of these scorers; the errors of those that fail are appended to ``errors``."""
+    columns: dict[str, pa.Array] = {}
     for scorer, measure in scorers:
         types = [schema.field(name).type for name in scorer.columns]
-        measured = whole if scorer.name == WORDS else batch
         try:
-            found = [_as_array(values, dtype) for values, dtype in zip(measure(measured), types, strict=True)]
+            found = [_as_array(values, dtype) for values, dtype in zip(measure(batch), types, strict=True)]
         except InterleavedError:
             raise
         except Exception as error:  # noqa: BLE001  a scorer of a plugin raises exceptions of any type
             reason = str(error).strip().partition("\n")[0]
             errors.append(row_error("scorer_failed", f"{scorer.name}: {type(error).__name__}: {reason}"))
-            found = [pa.nulls(count, dtype) for dtype in types]
-        columns += found
-    columns.append(pa.array(["; ".join(errors) or None] * count, schema.field(ERROR_COLUMN).type))
-    return pa.table(columns, schema=schema)
+            found = [pa.nulls(batch.keys.num_rows, dtype) for dtype in types]
+        columns.update(zip(scorer.columns, found, strict=True))
+    return columns
 
 
-def _cut(rows: pa.Table) -> pa.Table:
-    """Return the rows with the first :data:`MOST_DOCUMENT_BYTES` of their texts, which bounds time and memory."""
-    ends = np.cumsum(pc.fill_null(pc.binary_length(rows["text_content"]), 0).to_numpy())
-    if not len(ends) or ends[-1] <= MOST_DOCUMENT_BYTES:
-        return rows
-    last = int(np.searchsorted(ends, MOST_DOCUMENT_BYTES, side="right"))
-    texts = rows["text_content"].cast(pa.large_binary())
-    begun = int(ends[last - 1]) if last else 0
-    cut = texts[last].as_buffer()[: MOST_DOCUMENT_BYTES - begun].to_pybytes().decode("utf-8", "ignore")
-    rest = pa.array([cut] + [""] * (rows.num_rows - last - 1), pa.large_string())
-    kept = pa.chunked_array([*rows["text_content"].slice(0, last).chunks, rest])
-    return rows.set_column(rows.column_names.index("text_content"), "text_content", kept)
+def _measured_in_parts(
+    rows: pa.Table,
+    fields: Sequence[str],
+    scorers: Sequence[PreparedTextScorer],
+    schema: pa.Schema,
+    errors: list[str],
+) -> dict[str, pa.Array]:
+    """Return the columns for one document: its own values from its beginning, those of its texts part by part."""
+    found: dict[str, list[pa.Array]] = {name: [] for one in scorers for name in one.scorer.columns}
+    of_texts = [one for one in scorers if not {*one.scorer.columns} <= {*one.scorer.of_documents}]
+    for part in parts_of(rows, MOST_DOCUMENT_BYTES):
+        batch = TextBatch(part.rows, fields)
+        columns = _measured(batch, scorers if part.has_document else of_texts, schema, errors)
+        for name, pieces in found.items():
+            values = columns.get(name)
+            whole = pa.nulls(batch.keys.num_rows, schema.field(name).type) if values is None else values
+            pieces.append(whole.slice(0, 1 + part.texts) if part.has_document else whole.slice(1, part.texts))
+    return {name: pa.concat_arrays(pieces) for name, pieces in found.items()}
 
 
-def _as_array(values: np.ndarray | pa.Array, dtype: pa.DataType) -> pa.Array:
-    return values.cast(dtype) if isinstance(values, pa.Array) else pa.array(values).cast(dtype)
+def _unread(rows: pa.Table, batch: TextBatch) -> pa.Array:
+    """Return for each row of scores the error because of which its text is null, null without one."""
+    found: list[str | None] = [None] * batch.keys.num_rows
+    if _TEXT_ERROR in rows.column_names and rows[_TEXT_ERROR].null_count < rows.num_rows:
+        texts = rows.filter(pc.equal(rows["modality"], "text"))
+        unread = pc.if_else(texts["text_content"].is_null(), texts[_TEXT_ERROR], None).to_pylist()
+        for row, error in zip(batch.row_of_text.tolist(), unread, strict=True):
+            found[row] = error
+    return pa.array(found, pa.string())
+
+
+def _as_array(values: np.ndarray | pa.Array | pa.ChunkedArray, dtype: pa.DataType) -> pa.Array:
+    found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    return found.combine_chunks().cast(dtype) if isinstance(found, pa.ChunkedArray) else found.cast(dtype)

@@ -60,6 +60,8 @@ register_scorer(
             "a text.",
         },
         fields=("url_field",),
+        of_documents=("url_hash",),
+        of_whole=True,
         section="documents",
         place=170,
     )

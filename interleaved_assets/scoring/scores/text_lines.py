@@ -61,6 +61,7 @@ register_scorer(
         about="FineWeb's rules on lines, of documents only",
         ranges={name: Range(low=0) if name == "newlines_per_word" else Range(0, 1) for name in _COLUMNS},
         meanings=_COLUMNS,
+        of_documents=tuple(_COLUMNS),
         section="documents",
         place=135,
     )

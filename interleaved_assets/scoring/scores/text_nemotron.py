@@ -99,6 +99,7 @@ register_scorer(
             "stop_words_in_any_case": Range(0, len(_STOP_WORDS)),
         },
         meanings=_COLUMNS,
+        of_documents=tuple(_COLUMNS),
         section="documents",
         place=145,
     )

@@ -154,6 +154,7 @@ register_scorer(
                 ),
             ),
         },
+        files=("stop_words", "flagged_words"),
         section="documents",
         place=140,
     )

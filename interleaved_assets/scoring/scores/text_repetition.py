@@ -106,6 +106,7 @@ register_scorer(
         ranges={name: Range(low=0) if "_gram" in name and "top" in name else Range(0, 1) for name in _COLUMNS},
         version=2,
         meanings=_COLUMNS,
+        of_documents=tuple(_COLUMNS),
         section="documents",
         place=130,
     )

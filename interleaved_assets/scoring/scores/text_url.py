@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
@@ -29,11 +28,6 @@ def _prepare(settings: "DocumentSettings") -> MeasureTexts:
         from interleaved_assets.scoring.texts.words import count_parts
 
         urls = batch.field(settings.url_field)
-        if urls is None and words:
-            raise OptionError(
-                f"documents.url_field: the documents have no field {settings.url_field!r}, in which the words of "
-                "documents.url_words are counted"
-            )
         if urls is None or not words:
             return [batch.documents_only(np.zeros(batch.documents, dtype=np.int64))]
         lower = pc.utf8_lower(pc.fill_null(urls, "")).to_pylist()
@@ -72,6 +66,9 @@ register_scorer(
             ),
         },
         fields=("url_field",),
+        needs=lambda settings: ("url_field",) if settings.url_words is not None else (),
+        files=("url_words",),
+        of_documents=("url_words",),
         section="documents",
         place=155,
     )

@@ -68,6 +68,8 @@ register_scorer(
             "texts": "Text rows of the document, from 0; null for a text (this package).",
             "longest_text": "Words of the longest text of the document, from 0; null for a text (this package).",
         },
+        of_documents=("images", "images_per_word", "texts", "longest_text"),
+        of_whole=True,
         section="documents",
         place=100,
     )

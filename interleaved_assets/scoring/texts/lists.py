@@ -27,10 +27,6 @@ STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 """English function words: articles, pronouns, prepositions, conjunctions, auxiliary verbs and common adverbs."""
 
 
-SETTINGS: Final = ("stop_words", "flagged_words", "url_words")
-"""The settings of ``[documents]`` that name a list."""
-
-
 def words_in(path: str | None, setting: str) -> frozenset[str]:
     """Return the words in a UTF-8 file, a word a line, in lower case; none without a file.
 
@@ -41,20 +37,23 @@ def words_in(path: str | None, setting: str) -> frozenset[str]:
     return frozenset(line.strip().lower() for line in _content(path, setting).splitlines() if line.strip())
 
 
-def list_versions(named: Mapping[str, str | None]) -> dict[str, str]:
-    """Return a hash of the content of each list by its setting; ``named`` has the paths, None for no list."""
-    return {
-        setting: hashlib.sha256(_content(path, setting).encode()).hexdigest()
-        for setting, path in named.items()
-        if path is not None
-    }
+def list_versions(named: Mapping[str, str]) -> dict[str, str]:
+    """Return a hash of the content of each list by its setting; ``named`` has the paths."""
+    return {setting: hashlib.sha256(_read(path, setting)).hexdigest() for setting, path in named.items()}
 
 
 def _content(path: str, setting: str) -> str:
     try:
+        return _read(path, setting).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{setting}: {path} cannot be read as a list of words: {error}") from error
+
+
+def _read(path: str, setting: str) -> bytes:
+    try:
         with LocalFile(Path(path), path) as file:
             if file.size > LARGEST_LIST_BYTES:
                 raise SettingsError(f"{setting}: {path} has {file.size:,} bytes, over {LARGEST_LIST_BYTES:,}")
-            return bytes(file.read_at(0, file.size)).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+            return bytes(file.read_at(0, file.size))
+    except OSError as error:
         raise SettingsError(f"{setting}: {path} cannot be read as a list of words: {error}") from error

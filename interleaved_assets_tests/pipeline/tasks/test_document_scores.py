@@ -1,14 +1,18 @@
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.checks.scores import judge_documents_complete
 from interleaved_assets.pipeline.run.check import Basis
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.scoring import Scorer, TextBatch, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 
@@ -99,3 +103,62 @@ def test_a_shard_without_the_field_of_the_url_fails_with_its_name(tmp_path: Path
     said = r"^documents\.url_field: shard a: no document has the field 'meta\.link'; did you mean meta\.links$"
     with pytest.raises(OptionError, match=said):
         made(settings)
+
+
+def test_fields_and_files_of_a_plugin_are_read_and_versioned(tmp_path: Path) -> None:
+    words = tmp_path / "mine.txt"
+    words.write_text("open\n")
+
+    def measure(batch: TextBatch) -> list[pa.Array]:
+        allowed = {*words.read_text().split()}
+        licences = batch.field("meta.licence")
+        assert licences is not None
+        return [batch.documents_only(np.array([one in allowed for one in licences.to_pylist()], dtype=np.int64))]
+
+    mine = Scorer(
+        "licence",
+        {"allowed": "int64"},
+        lambda _: measure,
+        section="documents",
+        fields=("meta.licence",),
+        needs=lambda _: ("meta.licence",),
+        files=(str(words),),
+        of_documents=("allowed",),
+    )
+    register_scorer(mine)
+    try:
+        settings = project(tmp_path, '[documents]\nscorers = ["licence"]\n')
+        stage = stage_dag(settings)["document_scores"]
+        shard = {"a": document("x", meta={"licence": "open"}), "b": document("y", meta={"licence": "own"})}
+        write_shard(tmp_path / "raw/a.tar", shard)
+        scores = pq.read_table(made(settings).outputs["rows"].uri)
+        assert scores["allowed"].to_pylist() == [1, None, 0, None]
+        assert {one.column for one in stage.made_from("allowed", settings)} == {"modality", "meta"}
+        assert take_through(stage, "a", settings).unchanged
+        words.write_text("own\n")
+        assert not take_through(stage, "a", settings).unchanged
+        with pytest.raises(SettingsError, match=r"selection\.text\.allowed: it is a score of documents|text\.allowed"):
+            project(tmp_path, "[selection]\ntext.allowed = { min = 1 }\n")
+        write_shard(tmp_path / "raw/a.tar", {"a": document("x", meta={"license": "open"})})
+        with pytest.raises(
+            OptionError, match=r"^meta\.licence: shard a: no document has the field 'meta\.licence'; did"
+        ):
+            made(settings)
+    finally:
+        unregister_scorer("licence")
+
+
+def test_a_text_that_was_not_read_has_its_reason_instead_of_scores(tmp_path: Path) -> None:
+    settings = project(tmp_path, '[errors]\non_materialize_error = "warn"\n')
+    rows = [
+        {"sample_id": "a", "position": 0, "modality": "text", "text_content": "one two"},
+        {"sample_id": "a", "position": 1, "modality": "text", "materialize_error": "missing_source: gone"},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, INTERLEAVED_SCHEMA), tmp_path / "raw/a.parquet")
+    for name in ("normalized", "document_scores"):
+        record = take_through(stage_dag(settings)[name], "a.parquet", settings).record
+    scores = pq.read_table(record.outputs["rows"].uri).to_pylist()
+    assert [row["words"] for row in scores] == [2, 2, None]
+    assert [row["score_error"] for row in scores] == [None, None, "missing_source: gone"]
+    assert sum(record.errors.values()) == 1
+    assert judge_documents_complete(record, Basis(settings)).passed

@@ -74,9 +74,9 @@ def test_without_a_list_no_word_is_found_and_no_field_is_needed(words: str) -> N
 
 
 def test_a_missing_field_or_list_is_named(words: str) -> None:
-    with pytest.raises(OptionError, match=r"^documents\.url_field: the documents have no field 'url', in which"):
+    with pytest.raises(OptionError, match=r"^documents\.url_field: no document has the field 'url'$"):
         found(rows(other=pa.array(["http://shop.example"])), url_words=words)
-    with pytest.raises(OptionError, match=r"no field 'meta\.url'"):
+    with pytest.raises(OptionError, match=r"the field 'meta\.url'; did you mean meta\.link$"):
         found(rows(meta=pa.array([{"link": "x"}])), url_words=words, url_field="meta.url")
     with pytest.raises(OptionError, match=r"^the field url of the documents is struct.*, and no string$"):
         found(rows(url=pa.array([{"link": "secret"}])), url_words=words)

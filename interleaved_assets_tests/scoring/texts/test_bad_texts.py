@@ -17,6 +17,7 @@ from interleaved_assets.scoring.protocol.texts import score_documents
 
 SCORERS = tuple(name for name in known_scorers("documents") if name != "language")
 SETTINGS = DocumentSettings(scorers=SCORERS)
+KEYS = ("sample_id", "position", "score_error")
 HASHES = ("text_hash", "url_hash")
 
 
@@ -115,11 +116,51 @@ def test_a_scorer_that_fails_leaves_the_others_their_scores() -> None:
     assert scores["score_error"].to_pylist() == ["scorer_failed: broken: ValueError: no such thing"] * 2
 
 
+LONG = ["aé " * 100, "B" * 2000, "C " * 300, "", "ñandú " * 50, "D e\n" * 260, "last"]
+"""Texts of a document of which 1001 bytes are measured at once; the second and the third and sixth are cut."""
+
+
 def test_of_a_very_long_document_the_words_are_counted_and_its_beginning_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scoring_of_texts, "MOST_DOCUMENT_BYTES", 1001)
-    found = score_documents(rows(["aé " * 100, "B" * 2000, "C " * 300]), SETTINGS).to_pylist()
-    assert [row["words"] for row in found] == [401, 100, 1, 300]
-    assert [row["characters"] for row in found] == [2904, 300, 2000, 600]
-    assert [round(row["upper_case"], 3) for row in found] == [round(601 / (300 + 601 + 4), 3), 0, 1, 0]
+    found = score_documents(rows(LONG), SETTINGS).to_pylist()
+    counts = [len(text.split()) for text in LONG]
+    assert [row["words"] for row in found] == [sum(counts), *counts]
+    assert [row["characters"] for row in found] == [sum(map(len, LONG)) + 2 * (len(LONG) - 1), *map(len, LONG)]
+    assert found[0]["upper_case"] == pytest.approx(601 / (300 + 601 + 2))
+    assert found[0]["duplicate_lines"] == 0  # of the texts after its beginning it has no lines
+
+
+@pytest.mark.parametrize("most", [7, 400, 1001, 2000, 2600])
+def test_each_text_of_a_very_long_document_is_measured_as_if_it_were_alone(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a text that is longer than what is measured at once, the beginning."""
+    monkeypatch.setattr(scoring_of_texts, "MOST_DOCUMENT_BYTES", most)
+    scores = score_documents(rows(LONG), SETTINGS)
+    of_whole = {"words", "characters", "text_hash"}
+    for text, row in zip(LONG, scores.to_pylist()[1:], strict=True):
+        beginning = text.encode()[:most].decode("utf-8", "ignore")
+        alone, whole = (score_documents(rows([one]), SETTINGS).to_pylist()[1] for one in (beginning, text))
+        expected = {name: (whole if name in of_whole else alone)[name] for name in row}
+        assert row == {**expected, "position": row["position"]}
+
+
+def test_invalid_bytes_at_the_end_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring_of_texts, "MOST_DOCUMENT_BYTES", 6)
+    content = b"ab \x80\x80\x80\x80\x80\x80 c"
+    offsets = pa.array([0, len(content)], pa.int32()).buffers()[1]
+    text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(content))
+    found = score_documents(rows(text), SETTINGS).to_pylist()
+    assert [row["words"] for row in found] == [3, 3]
+    assert [row["special_characters"] for row in found] == [pytest.approx(1 / 3)] * 2
+
+
+def test_a_text_that_could_not_be_read_has_no_scores_but_its_reason() -> None:
+    table = rows(["one two", None, None, "three"])
+    table = table.append_column("materialize_error", pa.array([None, "missing_file: gone", None, "old: warned"]))
+    scores = score_documents(table, SETTINGS).to_pylist()
+    assert [row["score_error"] for row in scores] == [None, None, "missing_file: gone", None, None]
+    assert [row["words"] for row in scores] == [3, 2, None, 0, 1]
+    assert {value for name, value in scores[2].items() if name not in KEYS} == {None}
