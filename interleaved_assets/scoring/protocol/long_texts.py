@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-_LONGEST_CHARACTER: Final = 4
+_BYTES_OF_A_CHARACTER: Final = 4
 """Bytes of a character of UTF-8 at most."""
 
 
@@ -55,7 +55,7 @@ def parts_of(rows: pa.Table, most: int) -> Iterator[Part]:
 def _shortened(row: pa.Table, most: int) -> pa.Table:
     """Return the row of a text with the first ``most`` bytes of it, less those of a character that would be cut."""
     text = row["text_content"].cast(pa.large_binary())[0].as_buffer()
-    for _ in range(_LONGEST_CHARACTER - 1):
+    for _ in range(_BYTES_OF_A_CHARACTER - 1):
         most -= most > 0 and text[most] & 0xC0 == 0x80
     cut = pa.array([text[:most].to_pybytes()], pa.large_binary()).view(pa.large_string())
     return row.set_column(row.column_names.index("text_content"), "text_content", cut)
