@@ -4,16 +4,22 @@
 
 ``dagster`` is a run of all stages over all shards under an instance with this project's ``dagster.yaml``, as
 ``make demo`` runs it: created and executed in one process, events in SQLite. ``stages`` calls the same stage functions
-one after another. The last line of standard output is JSON: seconds and CPU seconds of the work without imports, and of
-the imports.
+one after another. ``run`` is ``interleaved run``. ``straight`` is the library alone: reader, ``filter_batch``, writer,
+with the scorers of the chain and no records, checks or pictures; ``straight, lazily`` reads images when they are
+scored. The last line of standard output is JSON: seconds and CPU seconds of the work without imports, and of the
+imports, the largest resident memory, and bytes that system calls have read and written.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
+import resource
+import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 _STARTED = time.perf_counter()
@@ -23,7 +29,7 @@ SETTINGS = '[storage]\nraw_root = "{raw}"\noutput_root = "out"\n{storage}'
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="One turn of benchmarks.chain.")
-    parser.add_argument("way", choices=("dagster", "stages"))
+    parser.add_argument("way", choices=[*WAYS])
     parser.add_argument("--raw", type=Path, required=True, help="folder of raw tars")
     parser.add_argument("--work", type=Path, required=True, help="new folder for settings, instance and outputs")
     parser.add_argument("--qr-detector", help="instead of the default one")
@@ -35,7 +41,10 @@ def main() -> None:
     scoring = f'[scoring]\nqr_detector = "{options.qr_detector}"\n' if options.qr_detector else ""
     storage = f'image_bytes = "{options.image_bytes}"\n' if options.image_bytes else ""
     settings.write_text(SETTINGS.format(raw=options.raw.resolve(), storage=storage) + scoring)
-    print(json.dumps(through_dagster(settings) if options.way == "dagster" else through_stages(settings)))
+    before = _spent()
+    figures = WAYS[options.way](settings)
+    moved = {what: _spent()[what] - before[what] for what in ("read_bytes", "written_bytes")}
+    print(json.dumps(figures | moved | {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
 def through_stages(file: Path) -> dict[str, object]:
@@ -57,6 +66,40 @@ def through_stages(file: Path) -> dict[str, object]:
             take_through(stage, key, settings)
             by_stage[name].update({what: spent - before[what] for what, spent in _spent().items()})
     return clock.figures() | {"by_stage": {name: dict(spent) for name, spent in by_stage.items()}}
+
+
+def through_run(file: Path) -> dict[str, object]:
+    """``interleaved run`` over all shards, in this process."""
+    from interleaved_assets.cli import main as interleaved
+    from interleaved_assets.pipeline.stages.dag import WORK
+
+    for work in (*WORK, "interleaved_assets.cli.answers.run", "interleaved_assets.reporting.shard.stored_pictures"):
+        importlib.import_module(work)
+    os.environ["INTERLEAVED_SETTINGS"] = str(file)
+    clock = _Clock()
+    with contextlib.redirect_stdout(sys.stderr):
+        status = interleaved(["run"])
+    if status:
+        raise SystemExit(f"interleaved run ended with status {status}")
+    return clock.figures()
+
+
+def straight(file: Path, *, lazily: bool = False) -> dict[str, object]:
+    """Reader, filters and writer of the library, one shard after another."""
+    from interleaved_assets.io import InterleavedWebdatasetReader, InterleavedWebdatasetWriter
+    from interleaved_assets.selection import filter_batch
+    from interleaved_assets.settings import load_settings
+
+    settings = load_settings(file)
+    raw = settings.storage.raw_root
+    clock = _Clock()
+    writer = InterleavedWebdatasetWriter(str(file.parent / "out/tars"), allowed_roots=[raw])
+    limit = settings.run.max_batch_bytes
+    reader = InterleavedWebdatasetReader(raw, materialize_on_read=not lazily, max_batch_bytes=limit)
+    for batch in reader:
+        kept, _ = filter_batch(batch, settings.selection, settings.scoring)
+        writer.write(kept)
+    return clock.figures()
 
 
 def _spent() -> dict[str, float]:
@@ -114,6 +157,14 @@ class _Clock:
             "import_seconds": self._started - _STARTED,
         }
 
+
+WAYS = {
+    "dagster": through_dagster,
+    "stages": through_stages,
+    "run": through_run,
+    "straight": straight,
+    "straight, lazily": partial(straight, lazily=True),
+}
 
 if __name__ == "__main__":
     main()

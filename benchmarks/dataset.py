@@ -1,8 +1,9 @@
 """Seeded shards in the form of MINT-1T PDF: a ``<key>.json`` and a multi-frame ``<key>.tiff`` for each document.
 
-The same pictures come in two forms: ``raw`` holds them as uncompressed TIFF frames, ``jpeg`` as JPEG inside TIFF. The
-pictures are drawn, but their spectrum is that of photographs (amplitude falling with about the frequency, sensor noise,
-edges), so that neither Snappy nor a JPEG encoder finds them easier than a photo. Texts are made-up words.
+The same pictures come in three forms: ``raw`` holds them as uncompressed TIFF frames, ``jpeg`` as JPEG inside TIFF,
+``members`` as members of their own, plain JPEG. The pictures are drawn, but their spectrum is that of photographs
+(amplitude falling with about the frequency, sensor noise, edges), so that neither Snappy nor a JPEG encoder finds them
+easier than a photo. Texts are made-up words.
 
     python -m benchmarks.dataset --output build/bench --form raw
 """
@@ -18,7 +19,7 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import Image
 
-Form = Literal["raw", "jpeg"]
+Form = Literal["raw", "jpeg", "members"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 CANVAS_SIDE = 1536  # pixels; pictures are windows cut out of a few canvases of this side
@@ -79,6 +80,7 @@ def picture_size(rng: np.random.Generator, mean_pixels: int) -> tuple[int, int]:
 
 def tiff_bytes(pictures: list[Image.Image], form: Form) -> bytes:
     """A TIFF with one frame per picture."""
+    assert form != "members"
     options = {} if form == "raw" else {"compression": "jpeg", "quality": JPEG_QUALITY}
     buffer = io.BytesIO()
     pictures[0].save(buffer, format="TIFF", save_all=True, append_images=pictures[1:], **options)
@@ -93,8 +95,8 @@ def paragraph(rng: np.random.Generator, words: int) -> str:
 
 def document(
     rng: np.random.Generator, key: str, canvases: list[np.ndarray], mean_pixels: int, form: Form
-) -> tuple[bytes, bytes]:
-    """One document as the bytes of its JSON and of its TIFF."""
+) -> dict[str, bytes]:
+    """One document: its members by name, the JSON first."""
     texts: list[str | None] = []
     images: list[str | None] = []
     image_metadata = []
@@ -111,7 +113,7 @@ def document(
         chosen = canvases[int(rng.integers(len(canvases)))]
         pictures.append(Image.fromarray(chosen[top : top + height, left : left + width]))
         texts.append(None)
-        images.append(f"page_{page}_image_{xref}")
+        images.append(f"{key}.{len(images)}.jpg" if form == "members" else f"page_{page}_image_{xref}")
         digest = rng.bytes(32).hex()  # of the original, which in MINT-1T does not match the frame either
         image_metadata.append({"height": height, "page": page, "sha256": digest, "width": width, "xref": xref})
     words = sum(len(text.split()) for text in texts if text)
@@ -125,7 +127,18 @@ def document(
         "previous_word_count": words,
         "bff_contained_ngram_count_before_dedupe": int(rng.integers(0, 20)),
     }
-    return json.dumps(payload).encode(), tiff_bytes(pictures, form)
+    members = {f"{key}.json": json.dumps(payload).encode()}
+    if form != "members":
+        return members | {f"{key}.tiff": tiff_bytes(pictures, form)}
+    names = [name for name in images if name is not None]
+    return members | {name: jpeg_bytes(picture) for name, picture in zip(names, pictures, strict=True)}
+
+
+def jpeg_bytes(picture: Image.Image) -> bytes:
+    """A JPEG file of one picture."""
+    buffer = io.BytesIO()
+    picture.save(buffer, format="JPEG", quality=JPEG_QUALITY)
+    return buffer.getvalue()
 
 
 def write_shard(
@@ -138,8 +151,7 @@ def write_shard(
     with tarfile.open(unfinished, "w") as tar:
         for _ in range(samples or size.samples_of(shard)):
             key = rng.bytes(16).hex()
-            text, tiff = document(rng, key, canvases, size.mean_pixels, form)
-            for name, data in ((f"{key}.json", text), (f"{key}.tiff", tiff)):
+            for name, data in document(rng, key, canvases, size.mean_pixels, form).items():
                 info = tarfile.TarInfo(name)
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))

@@ -201,7 +201,7 @@ def _write_and_read_back(table: pa.Table, folder: Path, *, from_parquet: bool = 
             shard.write(table)
         found = list(read_parquet_shard(parquet))
         check_rows_equal(table, pa.concat_tables(found) if found else table.schema.empty_table(), "back from Parquet")
-        with tar_shard(tar, hashed=False) as written:
+        with tar_shard(tar) as written:
             written.write(table)
     try:
         back = list(read_tar_shard(tar, materialize=True))

@@ -1,6 +1,6 @@
 """Damage that no stamp shows, such as a stage that wrote a broken file, for tests of what reads the outputs."""
 
-from interleaved_assets.io.storage import content_hash, filesystem, read_stamp
+from interleaved_assets.io.storage import file_xxh3, filesystem, read_stamp
 from interleaved_assets.pipeline.run.record import read_record, write_record
 from interleaved_assets.settings import Settings
 
@@ -13,6 +13,6 @@ def accept_outputs(settings: Settings, stage: str, key: str = "a") -> None:
     outputs = {}
     for role, output in record.outputs.items():
         fs, path = filesystem(output.uri, settings.storage.options)
-        now = {"size": fs.info(path)["size"], "sha256": content_hash(output.uri), "stamp": read_stamp(output.uri)}
+        now = {"size": fs.info(path)["size"], "checksum": file_xxh3(output.uri), "stamp": read_stamp(output.uri)}
         outputs[role] = output.model_copy(update=now)
     write_record(record.model_copy(update={"outputs": outputs}), uri, settings.storage.options)

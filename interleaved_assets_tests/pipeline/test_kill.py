@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.storage.temporary import TemporaryFile
@@ -137,4 +138,4 @@ def kill_at(moment: int, folder: Path) -> None:
 def assert_records_are_true(settings: Settings, when: str) -> None:
     for record in records(settings):
         for output in record.outputs.values():
-            assert hashlib.sha256(Path(output.uri).read_bytes()).hexdigest() == output.sha256, when
+            assert xxhash.xxh3_128_hexdigest(Path(output.uri).read_bytes()) == output.checksum, when

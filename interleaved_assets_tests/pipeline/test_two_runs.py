@@ -4,13 +4,13 @@ Each run is a thread that begins, writes one output, then another, and ends. A r
 steps, for good.
 """
 
-import hashlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError
@@ -91,7 +91,7 @@ class Place:
         found = read_valid_record(self.record_uri, {})
         if found is not None:
             for output in found.outputs.values():
-                assert hashlib.sha256(Path(output.uri).read_bytes()).hexdigest() == output.sha256
+                assert xxhash.xxh3_128_hexdigest(Path(output.uri).read_bytes()) == output.checksum
         return found
 
 

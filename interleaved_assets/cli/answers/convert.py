@@ -89,7 +89,7 @@ def _facts(uri: str, record: Record, *, is_current: bool) -> dict[str, Any]:
         "ledger": record.outputs["ledger"].uri,
         "current": is_current,
         "size": record.outputs["rows"].size,
-        "sha256": record.outputs["rows"].sha256,
+        "content": record.outputs["rows"].content,
         "counts_in": record.counts_in.model_dump(),
         "counts_out": record.counts_out.model_dump(),
         "errors": record.errors,

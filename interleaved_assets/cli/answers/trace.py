@@ -107,13 +107,13 @@ def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
     if not trace.as_recorded:
         print_error(
             f"interleaved: {trace.uri} differs from what was written: its record has {trace.recorded.size:,} bytes, "
-            f"sha256 {trace.recorded.sha256}. Delete it and materialize {trace.stage} of shard {trace.key}."
+            f"{trace.recorded.content}. Delete it and materialize {trace.stage} of shard {trace.key}."
         )
     return 0 if trace.as_recorded else 2
 
 
 def _print_tar(trace: TarTrace, out: DataConsole) -> None:
-    facts = [("tar", trace.uri), ("stage", trace.stage), ("shard", trace.key), ("sha256", trace.sha256)]
+    facts = [("tar", trace.uri), ("stage", trace.stage), ("shard", trace.key), ("content", trace.content)]
     if trace.source is not None:
         facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
     out.print_facts([*facts, ("status", trace.status)])
@@ -124,8 +124,7 @@ def _print_tar(trace: TarTrace, out: DataConsole) -> None:
         lines = [("version", f"{record.data_version}{again}"), ("code", record.code_version)]
         lines += [(f"from {source}", version) for source, version in record.inputs.items()]
         lines += [
-            (role, f"{output.uri}  {output.size:,} bytes  sha256:{output.sha256}")
-            for role, output in record.outputs.items()
+            (role, f"{output.uri}  {output.size:,} bytes  {output.content}") for role, output in record.outputs.items()
         ]
         lines.append(("settings", json.dumps(record.settings, ensure_ascii=False, sort_keys=True)))
         if record.packages:
@@ -140,7 +139,7 @@ def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
         "tar": trace.uri,
         "stage": trace.stage,
         "shard": trace.key,
-        "sha256": trace.sha256,
+        "content": trace.content,
         "as_recorded": trace.as_recorded,
         "source": trace.source.model_dump(mode="json") if trace.source else None,
         "status": trace.status,

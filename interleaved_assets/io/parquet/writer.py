@@ -41,15 +41,13 @@ class ParquetShard:
         schema: schema of its rows.
         rows: number of rows written so far.
         size: size in bytes, set at the commit.
-        checksum: XXH3 of the file as 32 hex digits, set like ``sha256``.
-        sha256: hex digest of the file, set at the commit; None with hashing off.
+        checksum: 128-bit XXH3 of the file as 32 hex digits, set at the commit.
         stamp: stamp of the file, set at the commit; None if the storage does not report it.
     """
 
     def __init__(self, uri: str, schema: pa.Schema, writer: pq.ParquetWriter, row_group_bytes: int) -> None:
         self.uri, self.schema, self.rows = uri, schema, 0
         self.size = 0
-        self.sha256: str | None = None
         self.checksum: str | None = None
         self.stamp: str | None = None
         self._writer, self._limit = writer, row_group_bytes
@@ -107,7 +105,6 @@ def parquet_shard(
     storage_options: StorageOptions = None,
     row_group_bytes: int = ROW_GROUP_BYTES,
     compression: str = "zstd",
-    hashed: bool = True,
 ) -> Iterator[ParquetShard]:
     """Write a Parquet file that appears complete at the end of the block, or not at all.
 
@@ -119,7 +116,6 @@ def parquet_shard(
         storage_options: fsspec options.
         row_group_bytes: a row group ends before the sample that would exceed this.
         compression: codec of all columns except ``binary_content``, which is not compressed; one of :data:`CODECS`.
-        hashed: whether to compute ``sha256``, at about 1.8 GB/s.
 
     Raises:
         OptionError: ``compression`` is unknown, or a column has a type that Parquet cannot hold.
@@ -131,7 +127,7 @@ def parquet_shard(
         raise OptionError(
             f"cannot write {uri} as Parquet: values of column {empty.name!r}, {empty.type}, have no bytes"
         )
-    with atomic_output(uri, storage_options, hashed=hashed) as output:
+    with atomic_output(uri, storage_options) as output:
         sink = SealedOutput(output)
         try:
             writer = _arrow_writer(sink, stored_schema(schema), compression)
@@ -147,8 +143,7 @@ def parquet_shard(
                     writer.close()
         except pa.ArrowNotImplementedError as error:
             raise OptionError(f"cannot write {uri} as Parquet: {error}") from error
-    shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
-    shard.checksum = output.checksum
+    shard.size, shard.checksum, shard.stamp = output.size, output.checksum, output.stamp
 
 
 @dataclass
@@ -173,7 +168,7 @@ class InterleavedParquetWriter(ShardWriter):
 
     def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:
         options = self._shard_options
-        with parquet_shard(uri, schema, storage_options=self._storage_options, hashed=False, **options) as shard:
+        with parquet_shard(uri, schema, storage_options=self._storage_options, **options) as shard:
             for part in parts:
                 _check_keys(part, uri)
                 shard.write(part)

@@ -23,6 +23,7 @@ from interleaved_assets.io.storage.filesystem import remove_file as remove_file
 from interleaved_assets.io.storage.filesystem import storage_errors as storage_errors
 from interleaved_assets.io.storage.folders import files_in as files_in
 from interleaved_assets.io.storage.folders import remove_others as remove_others
+from interleaved_assets.io.storage.inputs import file_hashes as file_hashes
 from interleaved_assets.io.storage.inputs import file_sha256 as file_sha256
 from interleaved_assets.io.storage.inputs import file_xxh3 as file_xxh3
 from interleaved_assets.io.storage.inputs import local_copy as local_copy

@@ -1,7 +1,6 @@
 """Atomic output: a file appears with its full content, or not at all."""
 
 import errno
-import hashlib
 import io
 import logging
 import os
@@ -47,19 +46,17 @@ class AtomicOutput(io.RawIOBase):
     Attributes:
         uri: the final path of the file.
         size: bytes written so far.
-        checksum: XXH3 of all bytes as 32 hex digits, to recognize them when they are read again; set like ``sha256``.
-        sha256: hex digest of all bytes once the output is committed, None before, or with hashing off.
+        checksum: 128-bit XXH3 of all bytes as 32 hex digits once the output is committed, None before.
         stamp: stamp of the committed file, the one that :func:`~interleaved_assets.io.storage.read_stamp` returns until
             the file is replaced. None before the commit, and if the storage does not report it at the commit.
     """
 
-    def __init__(self, uri: str, target: "_Target", *, hashed: bool) -> None:
+    def __init__(self, uri: str, target: "_Target") -> None:
         self.uri, self.size = uri, 0
-        self.sha256: str | None = None
         self.checksum: str | None = None
         self.stamp: str | None = None
         self._target = target
-        self._hashes = (hashlib.sha256(), xxhash.xxh3_128()) if hashed else ()
+        self._digest = xxhash.xxh3_128()
 
     def writable(self) -> bool:
         return True
@@ -68,8 +65,7 @@ class AtomicOutput(io.RawIOBase):
         """Append ``data``; return its length in bytes."""
         with storage_errors(self.uri, "write"):
             self._target.file.write(data)
-        for one in self._hashes:
-            one.update(data)
+        self._digest.update(data)
         written = data.nbytes if isinstance(data, memoryview) else len(data)
         self.size += written
         return written
@@ -128,12 +124,11 @@ def check_output(uri: str) -> None:
 
 
 @contextmanager
-def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: bool = True) -> Iterator[AtomicOutput]:
+def atomic_output(uri: str, storage_options: StorageOptions = None) -> Iterator[AtomicOutput]:
     """Write ``uri`` so that it appears with its full content at the end of the block, or not at all.
 
     An existing file is replaced at that moment, if :func:`check_output` allows it. On an exception it is not changed,
-    and temporary data are removed. Missing folders are created. ``hashed=False`` skips the SHA-256 (about 1.8 GB/s on
-    one core).
+    and temporary data are removed. Missing folders are created.
 
     A process that is killed in the block leaves a hidden temporary file next to a local file, which the next writer of
     the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
@@ -143,13 +138,12 @@ def atomic_output(uri: str, storage_options: StorageOptions = None, *, hashed: b
     check_output(uri)
     with storage_errors(uri, "write"):
         target = _open_target(uri, storage_options)
-    output = AtomicOutput(uri, target, hashed=hashed)
+    output = AtomicOutput(uri, target)
     try:
         yield output
         with storage_errors(uri, "write"):
             output.stamp = target.commit()
-        if hashed:
-            output.sha256, output.checksum = (one.hexdigest() for one in output._hashes)
+        output.checksum = output._digest.hexdigest()
     except BaseException:
         try:
             with storage_errors(uri, "clean up after"):

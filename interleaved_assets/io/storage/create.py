@@ -38,7 +38,7 @@ def create_file(uri: str, content: bytes, storage_options: StorageOptions = None
         return _create_in_s3(uri, content, storage_options)
     if exists(uri, storage_options):
         return False
-    with atomic_output(uri, storage_options, hashed=False) as out:
+    with atomic_output(uri, storage_options) as out:
         out.write(content)
     return True
 

@@ -169,6 +169,16 @@ def file_xxh3(uri: str, storage_options: StorageOptions = None) -> str:
         return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()  # type: ignore[arg-type]  # as above
 
 
+def file_hashes(uri: str, storage_options: StorageOptions = None) -> tuple[str, str]:
+    """Return what :func:`file_xxh3` and :func:`file_sha256` do, from one pass over the file."""
+    fast, strong = xxhash.xxh3_128(), hashlib.sha256()
+    with open_input(uri, storage_options) as file:
+        while part := file.read(COPY_BYTES):
+            fast.update(part)
+            strong.update(part)
+    return fast.hexdigest(), strong.hexdigest()
+
+
 @contextmanager
 def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Path]:
     """Give a local path with the content of ``uri``: the file itself if it is local, else a temporary copy."""

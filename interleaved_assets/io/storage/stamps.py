@@ -122,14 +122,14 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
     return {name: stamp for name, stamp in found.items() if stamp is not None}
 
 
-def content_hash(uri: str, storage_options: StorageOptions = None) -> str | None:
-    """Return the SHA-256 of the file's content as 64 hex digits; None if no such file exists.
+def content_hash(uri: str, storage_options: StorageOptions = None, *, like: str = "") -> str | None:
+    """Return the hash of the file's content, as :func:`content_version` does; None if no such file exists.
 
     Raises:
         StorageError: it cannot be read.
     """
     try:
-        return file_sha256(uri, storage_options)
+        return content_version(uri, "", storage_options, like=like)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None

@@ -36,8 +36,7 @@ class TarShard:
         uri: its final path or URL.
         rows: number of rows written so far.
         size: its size in bytes, once it is committed.
-        sha256: hex digest of its bytes, once it is committed; None without hashing.
-        checksum: XXH3 of its bytes as 32 hex digits, set like ``sha256``.
+        checksum: 128-bit XXH3 of its bytes as 32 hex digits, once it is committed.
         stamp: stamp of the file, once it is committed; None if the storage does not report it.
     """
 
@@ -47,7 +46,6 @@ class TarShard:
         self.uri, self.rows = uri, 0
         self._store, self._is_finished = store, False
         self.size = 0
-        self.sha256: str | None = None
         self.checksum: str | None = None
         self.stamp: str | None = None
         self._members, self._limits = MemberWriter(sink), limits
@@ -106,9 +104,7 @@ class TarShard:
 
 
 @contextmanager
-def tar_shard(
-    uri: str, *, storage_options: StorageOptions = None, hashed: bool = True, limits: TarLimits = LIMITS
-) -> Iterator[TarShard]:
+def tar_shard(uri: str, *, storage_options: StorageOptions = None, limits: TarLimits = LIMITS) -> Iterator[TarShard]:
     """Write a tar that appears whole at the end of the block, or not at all.
 
     It holds, for each sample, ``<key>.json`` and then ``<key>.<position>.<extension>`` for each image. The key is made
@@ -118,13 +114,12 @@ def tar_shard(
     Args:
         uri: path or URL of the tar.
         storage_options: fsspec options.
-        hashed: also compute ``sha256``, at about 1.8 GB/s.
         limits: the limits that it will be read with; a sample over one of them is refused.
 
     Raises:
         StorageError: the tar cannot be written.
     """
-    with atomic_output(uri, storage_options, hashed=hashed) as output, ExitStack() as stack:
+    with atomic_output(uri, storage_options) as output, ExitStack() as stack:
         sink: Any = output
         store: Callable[[], None] | None = output.store
         if uri.lower().endswith(COMPRESSED_ENDINGS):
@@ -134,8 +129,7 @@ def tar_shard(
         shard = TarShard(uri, sink, limits, store)
         yield shard
         shard.finish()
-    shard.size, shard.sha256, shard.stamp = output.size, output.sha256, output.stamp
-    shard.checksum = output.checksum
+    shard.size, shard.checksum, shard.stamp = output.size, output.checksum, output.stamp
 
 
 @dataclass
@@ -175,7 +169,7 @@ class InterleavedWebdatasetWriter(ShardWriter):
 
     # the columns of a tar follow from its rows
     def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:  # noqa: ARG002
-        with tar_shard(uri, storage_options=self._storage_options, hashed=False, limits=self._limits) as shard:
+        with tar_shard(uri, storage_options=self._storage_options, limits=self._limits) as shard:
             for part in parts:
                 shard.write(part)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import check_output, file_sha256, join, read_stamp, remove_file
+from interleaved_assets.io.storage import check_output, content_version, join, read_stamp, remove_file
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
@@ -202,7 +202,7 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
     )
     found = {
         "inputs": {"source": source.version},
-        "data_version": work.outputs["rows"].sha256,
+        "data_version": work.outputs["rows"].content,
         "outputs": work.outputs,
         "source": source,
         **{name: getattr(work, name) for name in Facts.model_fields},
@@ -226,12 +226,12 @@ def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[st
 
 
 def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | None) -> RawSource:
-    """Return the present input with the version of its content: the ETag if the storage has one, else its SHA-256."""
+    """Return the present input with the version of its content: the ETag if the storage has one, else a hash."""
     options = storage.options_for(file.uri)
     stamp = read_stamp(file.uri, options)
     if stamp is None:
         raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")
     if known is not None and (known.uri, known.stamp) == (file.uri, stamp):
         return known
-    version = stamp if stamp.startswith("etag:") else f"sha256:{file_sha256(file.uri, options)}"
+    version = content_version(file.uri, stamp, options, like=known.version if known else "")
     return RawSource(uri=file.uri, size=file.size, stamp=stamp, version=version)

@@ -159,7 +159,7 @@ def write_snapshot(snapshot: Snapshot, before: Snapshot, storage: StorageSetting
     columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}
     columns["handled_before"] = [before[row.key].handled if row.key in before else None for row in rows]
     schema = _SCHEMA.with_metadata({_ID: cursor.encode()})
-    with parquet_shard(_uri(storage), schema, storage_options=storage.options, hashed=False) as out:
+    with parquet_shard(_uri(storage), schema, storage_options=storage.options) as out:
         out.write(pa.table(columns, schema=schema))
     return cursor
 

@@ -64,7 +64,7 @@ def write_documents(tar: ReleasedTar, folder: str, path: str, options: StorageOp
     documents = 0
     with (
         open_input(join(folder, tar.path), options) as file,
-        atomic_output(target, options, hashed=False) as out,
+        atomic_output(target, options) as out,
         pq.ParquetWriter(
             out,
             _SCHEMA,

@@ -15,6 +15,7 @@ from interleaved_assets.io.storage import (
     check_output,
     create_file,
     exists,
+    file_hashes,
     file_sha256,
     is_local,
     join,
@@ -135,7 +136,9 @@ def make_release(
     )
     # the tars are named by their path below the output root, also in a copy
     above = "" if to is not None else "../../"
-    manifest = _manifest(name, shards, left_out, duplicates, values, dataset.stages, settings, above)
+    tars = [(shard, tar) for shard in shards for tar in _tars_of(shard).values()]
+    hashes = _watched(watch, "hashing tars", lambda tar: _sha256(*tar, storage), tars, _COPIERS)
+    manifest = _manifest(name, shards, hashes, left_out, duplicates, values, dataset.stages, settings, above)
     index = _index(manifest).encode()
     manifest = manifest.model_copy(update={"files": {INDEX_FILE: hashlib.sha256(index).hexdigest()}}).sealed()
     release = Release(
@@ -224,7 +227,7 @@ def _same_documents(shards: Iterable[_Shard]) -> list[list[str]]:
     for shard in shards:
         for role, tar in _tars_of(shard).items():
             if _counts_of(shard, role).samples:  # all tars without documents have the same bytes
-                by_content.setdefault(tar.sha256, []).append(shard.key)
+                by_content.setdefault(tar.content, []).append(shard.key)
     # equal shards that are split have equal parts, so their group is found once for each part
     groups = {tuple(sorted(keys)) for keys in by_content.values() if len(keys) > 1}
     return [list(keys) for keys in sorted(groups)]
@@ -252,6 +255,7 @@ def _look(dataset: DatasetStatus, key: str) -> _Shard:
 def _manifest(
     name: str,
     shards: Sequence[_Shard],
+    hashes: Iterable[str],
     left_out: dict[str, str],
     duplicates: list[list[str]],
     values: list[Counted],
@@ -268,6 +272,7 @@ def _manifest(
     applied = {name for names in noted for name in names.split(", ")}
     bounds = {name: settings.selection.bounds(name) for name in settings.selection.active_filters() if name in applied}
     licences, sources = licences_and_sources(values)
+    tars = [(shard, role, tar) for shard in shards for role, tar in _tars_of(shard).items()]
     return Manifest(
         name=name,
         counts=sum((shard.records[FINAL_TARS].counts_out for shard in shards), Counts()),
@@ -282,21 +287,38 @@ def _manifest(
         left_out=left_out,
         duplicates=duplicates,
         tars=[
-            _released(shard, role, tar, settings.storage, above)
-            for shard in shards
-            for role, tar in _tars_of(shard).items()
+            _released(shard, role, tar, sha256, settings.storage, above)
+            for (shard, role, tar), sha256 in zip(tars, hashes, strict=True)
         ],
         files={},
     )
 
 
-def _released(shard: _Shard, role: str, tar: OutputFile, storage: StorageSettings, above: str) -> ReleasedTar:
+def _sha256(shard: _Shard, tar: OutputFile, storage: StorageSettings) -> str:
+    """Return the SHA-256 of a tar, which records lack, once its content is known to be the recorded one."""
+    xxh3, sha256 = file_hashes(tar.uri, storage.options)
+    if tar.content not in (f"xxh3:{xxh3}", f"sha256:{sha256}"):
+        raise _changed(shard.key, tar.uri)
+    return sha256
+
+
+def _changed(key: str, uri: str, folder: str = "") -> ShardError:
+    delete = f"delete {folder} and " if folder else ""
+    return ShardError(
+        f"shard {key}: {uri} is not what its record says. Materialize final_tars again if it was changed by hand. If a "
+        f"run has just replaced it, {delete}make the release again."
+    )
+
+
+def _released(
+    shard: _Shard, role: str, tar: OutputFile, sha256: str, storage: StorageSettings, above: str
+) -> ReleasedTar:
     record = shard.records[FINAL_TARS]
     return ReleasedTar(
         shard=shard.key,
         path=f"{above}{tar.uri.removeprefix(join(storage.output_root, ''))}",
         size=tar.size,
-        sha256=tar.sha256,
+        sha256=sha256,
         counts=_counts_of(shard, role),
         source=record.source,
         versions={stage: found.data_version for stage, found in shard.records.items()},
@@ -351,18 +373,14 @@ def _copy_tars(
         if is_local(source) and is_local(target) and _link(source, target):
             if recorded.stamp is not None and read_stamp(target) == recorded.stamp:
                 return
-            sha256 = file_sha256(target)
         else:
             with open_input(source, storage.options) as file, atomic_output(target, options) as out:
                 shutil.copyfileobj(file, out, _BLOCK)
-            sha256 = out.sha256 or ""
-        if sha256 != tar.sha256:
+            if recorded.content == f"xxh3:{out.checksum}":
+                return
+        if file_sha256(target, options) != tar.sha256:
             remove_file(target, options)
-            raise ShardError(
-                f"shard {tar.shard}: {source} is not what its record says: sha256 {sha256} instead of {tar.sha256}. "
-                "Materialize final_tars again if it was changed by hand. If a run has just replaced it, delete "
-                f"{folder} and make the release again."
-            )
+            raise _changed(tar.shard, source, folder)
 
     recorded_tars = [tar for shard in shards for tar in _tars_of(shard).values()]
     _watched(watch, "copying tars", copy, list(zip(recorded_tars, manifest.tars, strict=True)), _COPIERS)

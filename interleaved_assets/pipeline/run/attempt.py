@@ -214,5 +214,5 @@ class Attempt:
 
 def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
     """Return a hash of the content of all outputs, as 64 hex digits."""
-    text = json.dumps({role: output.sha256 for role, output in outputs.items()}, sort_keys=True)
+    text = json.dumps({role: output.content for role, output in outputs.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -34,7 +34,6 @@ class Slider(NamedTuple):
         values: number of values; ``missing`` more images have none.
         steps: thresholds in ascending order.
         in_force: the bound of the settings; None without one.
-        is_folded: as in the measure of the score.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Slider(NamedTuple):
     missing: int
     steps: list[Step]
     in_force: Step | None
-    is_folded: bool
 
     @property
     def ticks(self) -> list[float | int]:
@@ -97,7 +95,6 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
             distribution.missing,
             steps,
             in_force,
-            measure.is_folded,
         )
 
 

@@ -114,7 +114,7 @@ def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
     if not final.counts_out.rows:
         return tuple(versions)  # all shards without kept rows have the same final tar
     # the same content is always split in the same way
-    return (*versions, "final:" + "+".join(tar.sha256 for tar in final.rows_files.values()))
+    return (*versions, "final:" + "+".join(tar.content for tar in final.rows_files.values()))
 
 
 def _left_over(paths: ShardPaths) -> tuple[str, ...]:

@@ -35,7 +35,6 @@ __all__ = [
     "document_columns",
     "document_fields",
     "document_fields_of",
-    "document_numbers",
     "file_settings",
     "find_scorer",
     "known_scorers",
@@ -99,12 +98,6 @@ def document_columns() -> dict[str, Scorer]:
     """Return the scorer of each column that document scores can have, by the column."""
     scorers = (scorer for scorer in all_scorers() if scorer.section == "documents")
     return {column: scorer for scorer in scorers for column in scorer.columns}
-
-
-def document_numbers(settings: "ScorerSettings") -> tuple[str, ...]:
-    """Return the columns with numbers of documents that these scorers measure."""
-    columns = (column for one in chosen_scorers(settings) for column in one.described_columns())
-    return tuple(column.name for column in columns if "string" not in column.dtype)
 
 
 def document_fields(settings: "ScorerSettings") -> tuple[str, ...]:

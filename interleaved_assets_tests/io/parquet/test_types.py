@@ -23,7 +23,7 @@ EMPTY = pa.struct([])
 
 def round_trip(values: pa.Array, path: Path) -> pa.Table:
     table = rows_table([{"sample_id": "a"}] * len(values), extra=values)
-    with parquet_shard(str(path), table.schema, hashed=False) as shard:
+    with parquet_shard(str(path), table.schema) as shard:
         shard.write(table)
     (found,) = read_parquet_shard(str(path))
     # NaN is not equal to itself
@@ -88,7 +88,7 @@ def test_nested_columns_come_back_as_they_were(tmp_path_factory: pytest.TempPath
         return  # Arrow has no one type for it
     table = rows_table([{"sample_id": "a"}] * len(values), extra=values)
     path = str(tmp_path_factory.mktemp("nested") / "a.parquet")
-    with parquet_shard(path, table.schema, hashed=False) as shard:
+    with parquet_shard(path, table.schema) as shard:
         shard.write(table)
     (found,) = read_parquet_shard(path)
     assert found.schema == table.schema
@@ -121,7 +121,7 @@ def test_a_dictionary_is_an_encoding_and_no_type(tmp_path: Path) -> None:
 )
 def test_views_are_a_layout_and_no_type(values: pa.Array, dtype: pa.DataType, tmp_path: Path) -> None:
     table = rows_table([{"sample_id": "a"}] * 3, extra=values)
-    with parquet_shard(str(tmp_path / "a.parquet"), table.schema, hashed=False) as shard:
+    with parquet_shard(str(tmp_path / "a.parquet"), table.schema) as shard:
         shard.write(table)
     (found,) = read_parquet_shard(str(tmp_path / "a.parquet"))
     found.validate(full=True)

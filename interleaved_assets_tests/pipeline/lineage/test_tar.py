@@ -1,6 +1,5 @@
 """From a final tar back to its raw shard."""
 
-import hashlib
 import shutil
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from interleaved_assets_tests.projects import take_all
 pytestmark = pytest.mark.project(shards={"a": ord("a"), "web/b": ord("b")}, done=("a", "web/b"))
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def hash_of(path: Path) -> str:
+    return f"xxh3:{xxhash.xxh3_128_hexdigest(path.read_bytes())}"
 
 
 def test_a_tar_where_it_was_written(settings: Settings, tmp_path: Path) -> None:
@@ -29,7 +28,7 @@ def test_a_tar_where_it_was_written(settings: Settings, tmp_path: Path) -> None:
     assert trace.source is not None
     assert (trace.source.uri, trace.source.size) == (str(raw), raw.stat().st_size)
     assert trace.source.version == f"xxh3:{xxhash.xxh3_128_hexdigest(raw.read_bytes())}"
-    assert trace.sha256 == trace.recorded.sha256 == sha256(tmp_path / "out/tars/web/b.tar")
+    assert trace.content == trace.recorded.content == hash_of(tmp_path / "out/tars/web/b.tar")
     assert trace.as_recorded
     assert list(trace.records) == list(stage_dag(settings))
     assert trace.records["filtered"].settings["settings"]["min_sharpness"] == 100  # type: ignore[index]
@@ -50,7 +49,7 @@ def test_other_bytes_are_reported(settings: Settings, tmp_path: Path) -> None:
     tar.write_bytes(content)
     trace = trace_tar(str(tar), settings)
     assert not trace.as_recorded
-    assert trace.sha256 == sha256(tar)
+    assert trace.content == hash_of(tar)
 
 
 def test_the_source_is_the_raw_shard_that_the_tar_was_made_from(settings: Settings, tmp_path: Path) -> None:
@@ -83,7 +82,7 @@ def test_a_tar_of_exported_images(exported: Settings, tmp_path: Path) -> None:
         trace = trace_tar(str(tar), exported)
         assert (trace.key, trace.stage, trace.uri) == ("web/b", "image_export", str(tar))
         assert trace.recorded.uri == str(of)
-        assert trace.sha256 == trace.recorded.sha256 == sha256(of)
+        assert trace.content == trace.recorded.content == hash_of(of)
         assert (list(trace.records)[-1], trace.remade, trace.status) == ("image_export", [], "complete")
     # also where the present settings export nothing
     assert list(trace_tar(str(first), project(tmp_path)).records) == [*stage_dag(exported)]
@@ -114,7 +113,7 @@ def test_the_place_of_a_tar(tmp_path: Path, path: str, place: tuple[str, str] | 
 
 
 def test_a_tar_without_a_record_is_an_error(settings: Settings, tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match=r"raw/a\.tar \(sha256 [0-9a-f]{64}\): no record describes it"):
+    with pytest.raises(ShardError, match=r"raw/a\.tar \(xxh3:[0-9a-f]{32}\): no record describes it"):
         trace_tar(str(tmp_path / "raw/a.tar"), settings)
     (tmp_path / "out/records/final_tars/a.json").unlink()
     with pytest.raises(ShardError, match="no record describes it"):

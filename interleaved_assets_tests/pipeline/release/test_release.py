@@ -3,6 +3,7 @@
 import errno
 import gzip
 import json
+import os
 import re
 import tarfile
 from pathlib import Path
@@ -204,6 +205,20 @@ def test_a_changed_a_missing_and_an_additional_tar_are_found(settings: Settings,
     (tars / "web/a.tar").write_bytes(content + b"\0")
     (tmp_path / "copy/wids.json").write_text("{}")
     assert [code for code, _ in findings(at)] == ["missing", "size", "sha256", "unexpected"]
+
+
+def test_a_tar_with_another_content_than_its_record_is_not_released(settings: Settings, tmp_path: Path) -> None:
+    tar = tmp_path / "out/tars/web/a.tar"
+    found = tar.stat()
+    content = bytearray(tar.read_bytes())
+    content[600] ^= 1
+    tar.chmod(0o600)
+    with tar.open("r+b") as file:  # the same file with the same time, so that its stamp does not tell
+        file.write(content)
+    os.utime(tar, ns=(found.st_atime_ns, found.st_mtime_ns))
+    with pytest.raises(ShardError, match=r"shard web/a: .*a\.tar is not what its record says"):
+        make_release("v1", settings)
+    assert not (tmp_path / "out/releases/v1/manifest.json").exists()
 
 
 @pytest.mark.parametrize("damage", ["{", "{}", "changed", ""])

@@ -143,8 +143,8 @@ def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count
     output = an_output(tmp_path / "a", b"first")
     an_output(tmp_path / "a", b"first")
 
-    def replaced(uri: str, options: object) -> str | None:
-        found = content_hash(uri)
+    def replaced(uri: str, options: object, **named: str) -> str | None:
+        found = content_hash(uri, **named)
         if Path(uri).read_bytes() == b"first":
             an_output(tmp_path / "a", b"other")
         return found
@@ -191,7 +191,6 @@ def test_the_facts_of_a_file_that_was_not_committed_are_refused(tmp_path: Path) 
     assert OutputFile.of(out) == OutputFile(
         uri=str(tmp_path / "a.bin"),
         size=1,
-        sha256=hashlib.sha256(b"1").hexdigest(),
         stamp=read_stamp(str(tmp_path / "a.bin")),
         checksum=xxhash.xxh3_128_hexdigest(b"1"),
     )
@@ -207,3 +206,16 @@ def test_paths_of_a_shard() -> None:
     }
     assert paths.outputs("filtered")["samples"] == "s3://bucket/out/sample_scores/cc/a.parquet"
     assert paths.record("final_tars") == "s3://bucket/out/records/final_tars/cc/a.json"
+
+
+def test_outputs_of_a_record_of_an_older_version_are_compared_by_their_sha256(tmp_path: Path) -> None:
+    present = an_output(tmp_path / "a", b"first")
+    old = present.model_copy(
+        update={"checksum": None, "sha256": hashlib.sha256(b"first").hexdigest(), "stamp": "another"}
+    )
+    assert old.content.startswith("sha256:")
+    renewed = with_present_stamps(a_record(old), {})
+    assert renewed is not None
+    assert renewed.outputs["rows"].stamp == present.stamp
+    changed = old.model_copy(update={"sha256": hashlib.sha256(b"other").hexdigest()})
+    assert with_present_stamps(a_record(changed), {}) is None

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ def packed(path: Path, members: Members) -> OutputFile:
             tar.addfile(info, io.BytesIO(content))
     content = path.read_bytes()
     checksum = xxhash.xxh3_128_hexdigest(content)
-    return OutputFile(uri=str(path), size=len(content), sha256=sha256(content).hexdigest(), checksum=checksum)
+    return OutputFile(uri=str(path), size=len(content), checksum=checksum)
 
 
 def body(**fields: Any) -> bytes:
