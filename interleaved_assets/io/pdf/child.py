@@ -18,8 +18,9 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.images import MOST_IMAGE_PIXELS, Marks, image_block, png_block
-from interleaved_assets.io.pdf.layout import Box, paragraphs, places
+from interleaved_assets.io.pdf.layout import Box, paragraphs, places, reading_order
 from interleaved_assets.io.pdf.objects import object_box, page_matrix, page_objects
+from interleaved_assets.io.pdf.tables import page_rules, ruled_tables
 from interleaved_assets.io.pdf.text import page_runs
 
 _POINTS: Final = 72
@@ -94,7 +95,9 @@ def _with_fields(document: Any, number: int) -> Any:
 
 
 def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Frame:
-    found = paragraphs(page_runs(page.get_textpage(), page_matrix(page)))
+    rules = page_rules(page)
+    runs = page_runs(page.get_textpage(), page_matrix(page), rules.upright)
+    found = paragraphs(reading_order(ruled_tables(rules, runs)))
     images: list[tuple[Any, Box]] = []
     for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_IMAGE,)):
         image = pdfium.PdfObject(item, page=page)
@@ -109,7 +112,7 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
             if place == at:
                 blocks.append(image_block(image, contents, marks))
         if at < len(found):
-            blocks.append({"text": found[at].text})
+            blocks.append({"table" if found[at].is_table else "text": found[at].text})
     has_text = bool(found)
     if not has_text and options["page_images"] and not _is_scan(page, [box for _, box in images]):
         blocks.append(_rendered(page, contents, options["page_dpi"]))

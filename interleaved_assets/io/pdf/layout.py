@@ -1,6 +1,10 @@
-"""Lines of a page as paragraphs, and the place of its images among them."""
+"""Runs of a page as paragraphs in reading order, and the place of its images among them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import pairwise
+from statistics import median
 from typing import Final, NamedTuple
 
 _GAP: Final = 0.7
@@ -11,6 +15,26 @@ _OVERLAP: Final = 0.3
 """Share of the narrower width that two boxes must share to stand in one column."""
 _INDENTED: Final = 1.5
 """Indent of a first line, as a multiple of the height of a line, from which on it begins a paragraph."""
+_GUTTER: Final = 0.7
+"""Least width of the space between columns, as a multiple of the height of a line."""
+_BESIDE: Final = 0.5
+"""Share of the lower height that two boxes must share to stand in one line."""
+_SPACE: Final = 0.15
+"""Distance of two runs of a line from which on a space parts them, as a multiple of their height."""
+_LEAST_LINES: Final = 3
+"""Lines of a column of prose."""
+_LEAST_WIDTH: Final = 8
+"""Width of a column of prose, as a multiple of the height of a line."""
+_FILLED: Final = 0.6
+"""Share of a column of prose that its middle line fills."""
+_FULL: Final = 0.8
+"""Share of the cells of a table without lines that have text, at least."""
+_FAR: Final = 2.5
+"""Distance of two rows from which on they are not of one table, as a multiple of the height of a line."""
+_PITCH: Final = 1.8
+"""Distance of the lines of prose, at most, as a multiple of their height; rows of forms are further apart."""
+_MOST_LEVELS: Final = 20
+_RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
 class Box(NamedTuple):
@@ -20,6 +44,10 @@ class Box(NamedTuple):
     bottom: float
     right: float
     top: float
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
 
     @property
     def height(self) -> float:
@@ -32,24 +60,30 @@ class Box(NamedTuple):
 
     @property
     def area(self) -> float:
-        return (self.right - self.left) * self.height
+        return self.width * self.height
 
     def with_(self, other: "Box") -> "Box":
         """Return the smallest box that holds both."""
-        pairs = zip(self, other, strict=True)
-        left, bottom, right, top = (max(a, b) if at > 1 else min(a, b) for at, (a, b) in enumerate(pairs))
-        return Box(left, bottom, right, top)
+        return Box(
+            min(self.left, other.left),
+            min(self.bottom, other.bottom),
+            max(self.right, other.right),
+            max(self.top, other.top),
+        )
 
     def shares_column(self, other: "Box") -> bool:
         shared = min(self.right, other.right) - max(self.left, other.left)
-        return shared >= _OVERLAP * max(min(self.right - self.left, other.right - other.left), 1e-6)
+        return shared >= _OVERLAP * max(min(self.width, other.width), 1e-6)
 
 
 class Line(NamedTuple):
-    """A line of text."""
+    """A run of text, a line of runs, or a table."""
 
     text: str
     box: Box
+    is_table: bool = False
+    cells: int = 1
+    """Parts between which there are wide spaces, as the cells of a table."""
 
 
 class Paragraph(NamedTuple):
@@ -57,13 +91,216 @@ class Paragraph(NamedTuple):
 
     text: str
     box: Box
+    is_table: bool = False
+
+
+class _Span(NamedTuple):
+    left: float
+    right: float
+
+
+def reading_order(runs: Sequence[Line]) -> list[Line]:
+    """Return the lines of a page in the order in which they are read.
+
+    Lines above one another that leave the same vertical strip free are columns if they look like prose, or stand in the
+    file one column after the other; each is read to its end. What crosses the strip, such as a title, comes before or
+    after. Everything else is read row by row, and is a table if its rows leave two strips free.
+    """
+    heights = [run.box.height for run in runs if not run.is_table]
+    return list(_ordered(list(enumerate(runs)), max(median(heights), 1e-6) if heights else 1.0, 0))
+
+
+_Numbered = list[tuple[int, Line]]
+"""Runs with their place in the file."""
+
+
+def _ordered(runs: _Numbered, height: float, level: int) -> Iterator[Line]:
+    for rows, gutters in _groups(_rows(runs), height):
+        columns = _columns(rows, gutters, height) if gutters and level < _MOST_LEVELS else None
+        if columns is None:
+            for part in _parts(rows, height):
+                yield from _row_by_row(part, height, level)
+        else:
+            for column in columns:
+                yield from _ordered(column, height, level + 1)
+
+
+def _parts(rows: list[_Numbered], height: float) -> Iterator[list[_Numbered]]:
+    """Yield rows between which there is less than a large gap."""
+    part: list[_Numbered] = []
+    for row in rows:
+        if part and min(run.box.bottom for _, run in part[-1]) - max(run.box.top for _, run in row) > _FAR * height:
+            yield part
+            part = []
+        part.append(row)
+    yield part
+
+
+def _row_by_row(rows: list[_Numbered], height: float, level: int) -> Iterator[Line]:
+    table = _table(rows, height)
+    if table is not None:
+        yield table
+        return
+    for row in rows:
+        tables = [numbered for numbered in row if numbered[1].is_table]
+        if tables and len(row) > 1 and level < _MOST_LEVELS:
+            left = [numbered for numbered in row if numbered[1].box.left < tables[0][1].box.left]
+            right = [numbered for numbered in row if numbered not in left and numbered is not tables[0]]
+            yield from _ordered(left, height, level + 1)
+            yield tables[0][1]
+            yield from _ordered(right, height, level + 1)
+        else:
+            yield _line(row, height)
+
+
+def _rows(runs: _Numbered) -> list[_Numbered]:
+    """Return runs that stand beside one another, from the top to the bottom."""
+    rows: list[_Numbered] = []
+    spans: list[tuple[float, float]] = []
+    for numbered in sorted(runs, key=lambda numbered: (-numbered[1].box.middle, numbered[1].box.left)):
+        box = numbered[1].box
+        if rows:
+            bottom, top = spans[-1]
+            shared = min(top, box.top) - max(bottom, box.bottom)
+            if shared >= _BESIDE * min(top - bottom, box.height):
+                rows[-1].append(numbered)
+                if box.height < top - bottom or len(rows[-1]) == 1:
+                    spans[-1] = (bottom, top)
+                continue
+        rows.append([numbered])
+        spans.append((box.bottom, box.top))
+    return rows
+
+
+def _groups(rows: list[_Numbered], height: float) -> Iterator[tuple[list[_Numbered], list[_Span]]]:
+    """Yield rows that follow one another with the strips that they all leave free between their runs.
+
+    A row that closes a strip begins a group, and takes those rows above it along that leave its own strips free.
+    """
+    group: list[list[_Span]] = []
+    first = 0
+    filled: list[_Span] = []
+    for at, row in enumerate(rows):
+        own = _joined_spans([_Span(run.box.left, run.box.right) for _, run in row], height)
+        both = _joined_spans([*filled, *own], height)
+        if group and not _keeps(both, _gutters(filled) or _gutters(own)):
+            taken, both = 0, own
+            while len(own) > 1 and taken < len(group):
+                above = _joined_spans([*both, *group[-1 - taken]], height)
+                if not _keeps(above, _gutters(both)):
+                    break
+                taken, both = taken + 1, above
+            if taken < len(group):
+                group, kept = group[len(group) - taken :], group[: len(group) - taken]
+                yield rows[first : at - taken], _gutters(_joined_spans([span for one in kept for span in one], height))
+                first = at - taken
+        group.append(own)
+        filled = both
+    if group:
+        yield rows[first:], _gutters(filled)
+
+
+def _keeps(filled: list[_Span], strips: list[_Span]) -> bool:
+    """Return whether a part of each strip is still free."""
+    free = _gutters(filled)
+    return all(any(min(one.right, other.right) > max(one.left, other.left) for other in free) for one in strips)
+
+
+def _joined_spans(spans: list[_Span], height: float) -> list[_Span]:
+    """Return the spans with those joined between which there is less than a gutter."""
+    joined: list[_Span] = []
+    for span in sorted(spans):
+        if joined and span.left - joined[-1].right < _GUTTER * height:
+            joined[-1] = _Span(joined[-1].left, max(joined[-1].right, span.right))
+        else:
+            joined.append(span)
+    return joined
+
+
+def _gutters(filled: list[_Span]) -> list[_Span]:
+    return [_Span(one.right, other.left) for one, other in pairwise(filled)]
+
+
+def _by_column(row: _Numbered, gutters: list[_Span]) -> list[_Numbered]:
+    columns: list[_Numbered] = [[] for _ in range(len(gutters) + 1)]
+    for numbered in row:
+        columns[sum(numbered[1].box.left >= gutter.right for gutter in gutters)].append(numbered)
+    return columns
+
+
+def _columns(rows: list[_Numbered], gutters: list[_Span], height: float) -> list[_Numbered] | None:
+    """Return the runs of each column, None if the rows are no columns of prose."""
+    columns = _by_column([numbered for row in rows for numbered in row], gutters)
+    if all(_is_prose(column, height) for column in columns):
+        return columns
+    changes = sum(one != other for one, other in pairwise(_columns_in_file(columns)))
+    is_in_file = changes < len(columns) and all(len(_rows(column)) >= _LEAST_LINES for column in columns)
+    return columns if is_in_file else None
+
+
+def _columns_in_file(columns: list[_Numbered]) -> list[int]:
+    """Return the column of each run in the order of the file."""
+    return [at for _, at in sorted((number, at) for at, column in enumerate(columns) for number, _ in column)]
+
+
+def _is_prose(column: _Numbered, height: float) -> bool:
+    rows = _rows(column)
+    if any(run.is_table for _, run in column):
+        return True
+    width = max(run.box.right for _, run in column) - min(run.box.left for _, run in column)
+    widths = [max(run.box.right for _, run in row) - min(run.box.left for _, run in row) for row in rows]
+    if len(rows) < _LEAST_LINES or width < _LEAST_WIDTH * height or median(widths) < _FILLED * width:
+        return False
+    return median(one[0][1].box.middle - other[0][1].box.middle for one, other in pairwise(rows)) <= _PITCH * height
+
+
+def _table(rows: list[_Numbered], height: float) -> Line | None:
+    """Return rows that leave two strips free as a table; a row without its first cell goes on with the one before."""
+    runs = [run for row in rows for _, run in row]
+    gutters = _gutters(_joined_spans([_Span(run.box.left, run.box.right) for run in runs], height))
+    if len(gutters) < 2 or len(rows) < _LEAST_LINES or any(run.is_table for run in runs):
+        return None
+    cells = [[_line(cell, height).text if cell else "" for cell in _by_column(row, gutters)] for row in rows]
+    lines: list[list[str]] = []
+    for row in cells:
+        if lines and not row[0]:
+            lines[-1] = [f"{above} {cell}".strip() for above, cell in zip(lines[-1], row, strict=True)]
+        else:
+            lines.append(row)
+    filled = sum(cell != "" for row in lines for cell in row)
+    if len(lines) < _LEAST_LINES or filled < _FULL * len(lines) * len(lines[0]):
+        return None
+    return Line(as_markdown(lines), reduce(Box.with_, (run.box for run in runs)), is_table=True)
+
+
+def as_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose first row is its head."""
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+
+
+def _line(row: _Numbered, height: float) -> Line:
+    """Return the runs of a row as one line, from right to left if most of it is written so."""
+    runs = sorted((run for _, run in row), key=lambda run: run.box.left)
+    if len(runs) == 1:
+        return runs[0]
+    if 2 * sum(len(_RTL.findall(run.text)) for run in runs) > sum(len(run.text) for run in runs):
+        runs.reverse()
+    text, box, cells = runs[0].text, runs[0].box, 1
+    for run in runs[1:]:
+        gap = max(run.box.left - box.right, box.left - run.box.right)
+        text = f"{text} {run.text}" if gap > _SPACE * height else text + run.text
+        cells += gap > _INDENTED * height
+        box = box.with_(run.box)
+    return Line(text, box, cells=cells)
 
 
 def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
     """Join the lines of a page, which are in reading order, to paragraphs.
 
     A line begins a paragraph if it stands in another column or above the line before, far below it, in another size, or
-    indented. A hyphen at the end of a line is removed where the next line goes on in lower case.
+    indented. A hyphen at the end of a line is removed where the next line goes on in lower case. Rows of cells stay
+    lines.
     """
     groups: list[list[Line]] = []
     for line in lines:
@@ -76,6 +313,8 @@ def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
 
 def _goes_on(group: Sequence[Line], line: Line) -> bool:
     last = group[-1].box
+    if group[-1].is_table or line.is_table:
+        return False
     height = max(min(last.height, line.box.height), 1e-6)
     gap = last.bottom - line.box.top
     is_same_size = max(last.height, line.box.height) <= _TALLER * height
@@ -86,11 +325,13 @@ def _goes_on(group: Sequence[Line], line: Line) -> bool:
 
 def _joined(group: Sequence[Line]) -> Paragraph:
     text, box = group[0].text, group[0].box
-    for line in group[1:]:
+    for last, line in pairwise(group):
         is_cut = text.endswith(("-", "\u00ad")) and text[-2:-1].isalpha() and line.text[:1].islower()
-        text = text[:-1] + line.text if is_cut else f"{text} {line.text}"
+        is_row = max(last.cells, line.cells) > 2 or min(last.cells, line.cells) > 1
+        parting = "\n" if is_row else " "
+        text = text[:-1] + line.text if is_cut else f"{text}{parting}{line.text}"
         box = box.with_(line.box)
-    return Paragraph(text, box)
+    return Paragraph(text, box, is_table=group[0].is_table)
 
 
 def places(found: Sequence[Paragraph], images: Sequence[Box]) -> list[int]:
@@ -101,8 +342,7 @@ def places(found: Sequence[Paragraph], images: Sequence[Box]) -> list[int]:
     """
     numbers = []
     for image in images:
-        middle = (image.top + image.bottom) / 2
         column = [at for at, paragraph in enumerate(found) if paragraph.box.shares_column(image)]
-        below = [at for at in column if (found[at].box.top + found[at].box.bottom) / 2 < middle]
+        below = [at for at in column if found[at].box.middle < image.middle]
         numbers.append(below[0] if below else column[-1] + 1 if column else len(found))
     return numbers

@@ -102,6 +102,8 @@ def _block(block: dict[str, Any], contents: list[bytes], page: int, options: Rea
     fields = {"page": page}
     if "text" in block:
         return Block("text", block["text"], fields=fields)
+    if "table" in block:
+        return Block("table", block["table"], fields=fields)
     if block["image"] is None:
         return Block("image", error=block["error"], fields=fields)
     content = contents[block["image"]]

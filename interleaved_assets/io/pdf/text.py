@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ctypes import byref
 from itertools import groupby
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from interleaved_assets.io.pdf.objects import Matrix
 
 _WRAPPED: Final = ("\ufffe", "\x02")
 """What PDFium writes for a hyphen at the end of a line; no line end follows."""
-_APART: Final = 1.5
+_APART: Final = 1.0
 """Distance of two characters from which on they are no run, as a multiple of their height."""
 _SHIFTED: Final = 0.6
 """Distance of the middles of two characters from which on they stand in different lines, likewise."""
@@ -22,9 +22,6 @@ _MOST_CHARACTERS: Final = 1_000_000
 """Characters of a page that are read."""
 _RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _PRESENTATION: Final = re.compile(r"[\ufb00-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]+")
-_UPRIGHT: Final = 0.3
-"""Angle in radians from which on a character is not upright."""
-_FULL: Final = 6.2832
 
 
 class _Character(NamedTuple):
@@ -33,12 +30,13 @@ class _Character(NamedTuple):
     """None for a space."""
 
 
-def page_runs(text_page: Any, turn: Matrix) -> list[Line]:
+def page_runs(text_page: Any, turn: Matrix, rules: Sequence[Box] = ()) -> list[Line]:
     """Return the runs of a page in PDFium's order, which is mostly that of the file.
 
     Args:
         text_page: pypdfium2's text page.
         turn: the map of :func:`.page_matrix`.
+        rules: upright lines; no run crosses them.
     """
     runs: list[Line] = []
     pending: list[_Character] = []
@@ -63,7 +61,7 @@ def page_runs(text_page: Any, turn: Matrix) -> list[Line]:
         elif character.box is None:
             pending.append(character)
         else:
-            if last is not None and _is_apart(last, character.box):
+            if last is not None and (_is_apart(last, character.box) or _is_parted(last, character.box, rules)):
                 end()
             pending.append(character)
             last = character.box
@@ -91,16 +89,18 @@ def _characters(text_page: Any, turn: Matrix) -> Iterator[_Character]:
             yield _Character(character, turn.box(found) if is_turned else found)
 
 
-def is_upright(text_page: Any, at: int) -> bool:
-    """Return whether a character is drawn from left to right."""
-    angle = raw.FPDFText_GetCharAngle(text_page.raw, at)
-    return min(angle, _FULL - angle) < _UPRIGHT
-
-
 def _is_apart(last: Box, box: Box) -> bool:
     height = max(last.height, box.height, 1e-6)
     across = max(box.left - last.right, last.left - box.right)
     return across > _APART * height or abs(last.middle - box.middle) > _SHIFTED * height
+
+
+def _is_parted(last: Box, box: Box, rules: Sequence[Box]) -> bool:
+    """Return whether an upright line stands between two characters."""
+    if not rules:
+        return False
+    left, right = (last.right, box.left) if last.left <= box.left else (box.right, last.left)
+    return any(left - 1 <= rule.left <= right + 1 and rule.bottom <= box.middle <= rule.top for rule in rules)
 
 
 def _logical(characters: list[_Character]) -> str:

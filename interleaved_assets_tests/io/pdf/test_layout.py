@@ -1,4 +1,4 @@
-from interleaved_assets.io.pdf.layout import Box, Line, Paragraph, paragraphs, places
+from interleaved_assets.io.pdf.layout import Box, Line, Paragraph, paragraphs, places, reading_order
 
 
 def line(text: str, top: float, left: float = 50, width: float = 200, height: float = 10) -> Line:
@@ -37,3 +37,67 @@ def test_an_image_stands_between_the_paragraphs_of_its_column() -> None:
     beside, nowhere = Box(330, 710, 500, 780), Box(560, 10, 590, 20)
     assert places(found, [above, between, below, beside, nowhere]) == [0, 1, 2, 2, 3]
     assert places([], [above]) == [0]
+
+
+def column(name: str, left: float, lines: int, top: float = 700, width: float = 200) -> list[Line]:
+    return [line(f"{name}{at}", top - 12 * at, left=left, width=width) for at in range(lines)]
+
+
+def order(*runs: Line) -> list[str]:
+    return [found.text for found in reading_order(runs)]
+
+
+def by_rows(*runs: Line) -> list[Line]:
+    return sorted(runs, key=lambda run: (-run.box.top, run.box.left))
+
+
+def test_columns_are_read_to_their_end_whatever_the_order_in_the_file() -> None:
+    title, foot = line("title", 740, left=100, width=380), line("foot", 500, left=280, width=40)
+    left, right = column("l", 50, 5), column("r", 320, 5)
+    expected = ["title", *(run.text for run in left), *(run.text for run in right), "foot"]
+    assert order(*by_rows(title, *left, *right, foot)) == expected
+    assert order(foot, *right, *left, title) == expected
+
+
+def test_a_title_that_begins_beside_a_strip_does_not_part_the_columns() -> None:
+    # the first row of the columns is short, and the title leaves a strip free beside it
+    title, left, right = line("title", 740, left=150, width=300), column("l", 50, 5), column("r", 320, 5)
+    left[0] = line("l0", 700, left=50, width=80)
+    assert order(*by_rows(title, *left, *right))[:4] == ["title", "l0", "l1", "l2"]
+
+
+def test_labels_and_fields_are_read_row_by_row() -> None:
+    rows = [
+        line(f"{name}{at}", 700 - 24 * at, left=left, width=100)
+        for at in range(4)
+        for left, name in ((50, "a"), (320, "b"))
+    ]
+    assert order(*rows) == [f"a{at} b{at}" for at in range(4)]
+
+
+def test_rows_that_leave_two_strips_free_are_a_table() -> None:
+    rows = [
+        line(f"{name}{at}", 700 - 14 * at, left=left, width=60)
+        for at in range(4)
+        for left, name in ((50, "a"), (150, "b"), (250, "c|"))
+        if (at, name) != (3, "a")
+    ]
+    (table,) = reading_order(rows)
+    assert table.is_table
+    assert table.text.splitlines() == [
+        "| a0 | b0 | c\\|0 |",
+        "| --- | --- | --- |",
+        "| a1 | b1 | c\\|1 |",
+        "| a2 | b2 b3 | c\\|2 c\\|3 |",
+    ]
+    assert [paragraph.is_table for paragraph in paragraphs([table, line("after", 640)])] == [True, False]
+
+
+def test_a_row_of_right_to_left_text_is_read_from_the_right() -> None:
+    assert order(line("\u0628", 700, left=50, width=20), line("\u0627", 700, left=100, width=20)) == ["\u0627 \u0628"]
+
+
+def test_rows_of_cells_stay_lines_and_prose_with_a_wide_space_does_not() -> None:
+    table = [Line("a b c", Box(50, 690, 250, 700), cells=3), Line("d e f", Box(50, 678, 250, 688), cells=3)]
+    assert texts(*table) == ["a b c\nd e f"]
+    assert texts(line("one", 700), line("two", 688)._replace(cells=2), line("three", 676)) == ["one two three"]

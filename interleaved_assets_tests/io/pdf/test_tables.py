@@ -1,0 +1,72 @@
+from pathlib import Path
+
+from interleaved_assets_tests.io.pdf.test_reader import read
+from interleaved_assets_tests.io.pdfs import text, write_pdf
+
+
+def cells(*texts: tuple[float, float, str]) -> bytes:
+    return b"".join(text(x, y, content) for x, y, content in texts)
+
+
+def rules(*lines: tuple[float, float, float, float]) -> bytes:
+    return b"".join(f"{x} {y} m {across} {up} l S\n".encode() for x, y, across, up in lines)
+
+
+GRID = rules(*((50, y, 350, y) for y in (600, 580, 560, 540)), *((x, 540, x, 600) for x in (50, 150, 350)))
+WORDS = cells(
+    (54, 585, "Name"), (154, 585, "City"), (54, 565, "Ada"), (154, 565, "Bern"), (54, 545, "Bo"), (154, 545, "Rom")
+)
+TABLE = "| Name | City |\n| --- | --- |\n| Ada | Bern |\n| Bo | Rom |"
+
+
+def tables(tmp_path: Path, page: bytes) -> list[tuple[str, str]]:
+    rows = read(write_pdf(tmp_path / "a.pdf", [page]))
+    return [(row["modality"], row["text_content"]) for row in rows[1:]]
+
+
+def test_a_table_with_lines_is_a_row_of_its_own_between_the_texts(tmp_path: Path) -> None:
+    page = text(50, 640, "Before.") + GRID + WORDS + text(50, 500, "After.")
+    assert tables(tmp_path, page) == [("text", "Before."), ("table", TABLE), ("text", "After.")]
+    assert read(tmp_path / "a.pdf")[2]["content_type"] == "text/markdown"
+
+
+def test_lines_drawn_as_boxes_or_piece_by_piece_are_the_same_table(tmp_path: Path) -> None:
+    boxes = b"".join(
+        f"{x} {y} {width} 20 re S\n".encode() for y in (580, 560, 540) for x, width in ((50, 100), (150, 200))
+    )
+    assert tables(tmp_path, boxes + WORDS) == [("table", TABLE)]
+    thin = b"".join(f"50 {y} 300 0.8 re f\n".encode() for y in (600, 580, 560, 540))
+    thin += b"".join(f"{x} 540 0.8 60 re f\n".encode() for x in (50, 150, 350))
+    assert tables(tmp_path, thin + WORDS) == [("table", TABLE)]
+
+
+def test_a_cell_over_two_columns_stands_in_the_first(tmp_path: Path) -> None:
+    grid = rules(
+        *((50, y, 350, y) for y in (600, 580, 560, 540)), (50, 540, 50, 600), (350, 540, 350, 600), (150, 540, 150, 580)
+    )
+    page = grid + cells((170, 585, "Both"), *((x, y, f"{x}") for x in (54, 154) for y in (565, 545)))
+    assert tables(tmp_path, page) == [("table", "| Both |  |\n| --- | --- |\n| 54 | 154 |\n| 54 | 154 |")]
+
+
+def test_texts_that_touch_are_parted_by_the_line_between_them(tmp_path: Path) -> None:
+    page = GRID + cells(
+        (54, 585, "Name"), (154, 585, "City"), (94, 565, "Long name"), (153, 565, "Bern"), (54, 545, "Bo")
+    )
+    assert tables(tmp_path, page)[0][1].splitlines()[2] == "| Long name | Bern |"
+
+
+def test_axes_and_empty_grids_are_no_tables(tmp_path: Path) -> None:
+    axes = rules(
+        (50, 540, 350, 540), (50, 540, 50, 600), (50, 600, 60, 600), (350, 535, 350, 545), (150, 535, 150, 545)
+    )
+    assert {kind for kind, _ in tables(tmp_path, axes + WORDS)} == {"text"}
+    assert tables(tmp_path, GRID + cells((54, 585, "Name"))) == [("text", "Name")]
+
+
+def test_a_turned_page_is_read_as_it_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    # two lines, the first of which is on the right of the page as it is stored
+    page = b"BT /F1 12 Tf 0 1 -1 0 300 100 Tm (second line) Tj ET BT /F1 12 Tf 0 1 -1 0 200 100 Tm (first line) Tj ET"
+    write_pdf(path, [page])
+    path.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
+    assert [row["text_content"] for row in read(path)[1:]] == ["first line", "second line"]
