@@ -67,15 +67,15 @@ def _records(world: World, sources: Mapping[str, RawSource], output_root: str) -
     for key, source in sources.items():
         local = world.settings.storage.shard(key)
         remote = ShardPaths(output_root=output_root.removeprefix("s3://"), key=key)
-        for stage in stage_dag(world.settings):
+        for stage, declared in stage_dag(world.settings).items():
             record = read_record(local.record(stage), {})
             assert record is not None
-            outputs = {}
+            outputs, places = {}, remote.outputs(stage, declared.output.others)
             for role, output in record.outputs.items():
                 content = f"{stage} {role} {key}".encode()
                 stamp = etag_stamp(hashlib.md5(content, usedforsecurity=False).hexdigest(), len(content))
-                place = f"s3://{remote.outputs(stage)[role]}"
+                place = f"s3://{places[role]}"
                 outputs[role] = output.model_copy(update={"uri": place, "stamp": stamp})
-                yield remote.outputs(stage)[role], content
+                yield places[role], content
             there = record.model_copy(update={"source": source, "outputs": outputs})
             yield remote.record(stage), there.model_dump_json(indent=1).encode()

@@ -1,7 +1,7 @@
 """The paths of the outputs of a shard below the output root."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,8 +16,14 @@ FAILURES_FOLDER: Final = "failures"
 ROWS: Final = "rows"
 """The role of the one output of a stage that other stages read. Ledgers and scores of samples are read by people only.
 """
+LEDGER: Final = "ledger"
 CHANGES: Final = "changes"
-"""The role of the ledger of changed and dropped texts."""
+"""The role of the ledger of changed and dropped texts, and its folder."""
+SAMPLES: Final = "samples"
+"""The role of the values that the sample filters compared."""
+_FOLDERS: Final = {SAMPLES: "sample_scores"}
+"""Folders of further outputs that are not called like their role."""
+_ROLE: Final = re.compile(r"[a-z_]+")
 _PART_ROLE: Final = re.compile(r"rows-(\d{5})")
 # no key ends with a part's mark and digits: keys have "~" only in front of 32 hex digits
 PART_MARK: Final = "~"
@@ -63,13 +69,9 @@ class ShardPaths:
         """Return the folder of the exported tars and their tables. Other shards may have folders in it."""
         return f"{self.output_root}/{IMAGES_FOLDER}/{self.key}"
 
-    def sample_scores(self) -> str:
-        """Return the path of the values that the sample filters compared, one row per sample that reached them."""
-        return f"{self.output_root}/sample_scores/{self.key}.parquet"
-
-    def changes(self) -> str:
-        """Return the path of the ledger of the text rows that functions changed or dropped, as Parquet."""
-        return f"{self.output_root}/changes/{self.key}.parquet"
+    def other(self, role: str) -> str:
+        """Return the path of a further output of a stage, such as :data:`SAMPLES` and :data:`CHANGES`, as Parquet."""
+        return f"{self.output_root}/{_FOLDERS.get(role, role)}/{self.key}.parquet"
 
     def ledger(self, stage: str) -> str:
         """Return the path of the ledger of the rows that the stage dropped, as Parquet."""
@@ -91,13 +93,12 @@ class ShardPaths:
         """Return the path of the shard's last failure at the stage, a JSON that exists until the stage succeeds."""
         return f"{self.output_root}/{FAILURES_FOLDER}/{stage}/{self.key}.json"
 
-    def outputs(self, stage: str) -> dict[str, str]:
-        """Return the path of every output that the stage may write, by role.
+    def outputs(self, stage: str, others: Iterable[str] = ()) -> dict[str, str]:
+        """Return the path of every output that the stage may write, by role; ``others`` are the roles beside two.
 
         The files in :meth:`images` and :meth:`tar_part` are left out.
         """
-        others = {"filtered": {"samples": self.sample_scores()}, "rewritten": {CHANGES: self.changes()}}
-        return {ROWS: self.output(stage), "ledger": self.ledger(stage), **others.get(stage, {})}
+        return {ROWS: self.output(stage), LEDGER: self.ledger(stage), **{role: self.other(role) for role in others}}
 
     def place(self, stage: str, role: str) -> str | None:
         """Return the path of the output with this role; None if there is none.
@@ -108,12 +109,14 @@ class ShardPaths:
             return self.tar_part(int(part[1]))
         if stage == IMAGE_EXPORT and is_image_file(role):
             return f"{self.images()}/{role}"
-        return self.outputs(stage).get(role)
+        if role in (ROWS, LEDGER):
+            return self.outputs(stage)[role]
+        return self.other(role) if _ROLE.fullmatch(role) else None
 
-    def folders(self, stage: str) -> set[str]:
-        """Return the folders that contain the outputs of the stage, of all shards."""
+    def folders(self, stage: str, others: Iterable[str] = ()) -> set[str]:
+        """Return the folders that contain the outputs of the stage, of all shards; ``others`` as in :meth:`outputs`."""
         any_shard = ShardPaths(self.output_root, "any", self.options)
-        places = [*any_shard.outputs(stage).values(), *([any_shard.images()] if stage == IMAGE_EXPORT else [])]
+        places = [*any_shard.outputs(stage, others).values(), *([any_shard.images()] if stage == IMAGE_EXPORT else [])]
         return {uri.rpartition("/")[0] for uri in places}
 
 

@@ -10,8 +10,9 @@ from interleaved_assets.model.ledger import drop_reasons
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
-from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT, REWRITTEN, rows_stage
-from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES, read_ledgers
+from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
+from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
+from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import load_settings
 
@@ -24,7 +25,7 @@ def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: boo
     settings = load_settings(file)
     paths = settings.storage.shard(shard)
     # the ledger of an earlier rewriting says nothing of the present rows
-    stages = [stage for stage in LEDGER_STAGES if stage != REWRITTEN or rows_stage(settings) == REWRITTEN]
+    stages = [stage for stage in LEDGER_STAGES if stage in stage_dag(settings)]
     records = read_valid_records(paths, (*stages, IMAGE_EXPORT))
     if not records:
         print_error(f"no shard {short(shard)} has been materialized")

@@ -14,7 +14,7 @@ from interleaved_assets.model.errors import StorageError
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.lineage.sample import groups_with
 from interleaved_assets.pipeline.run.record import read_record
-from interleaved_assets.pipeline.stages.names import rows_input
+from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 _READ: Final = frozenset({"sample_id", "position", "modality", "text_content", "source_ref"})

@@ -37,8 +37,8 @@ from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest
 from interleaved_assets.pipeline.release.verify import compare_file, verify_release
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import Counts, OutputFile, Record
+from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
-from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages, State, Status
 from interleaved_assets.settings import Settings, StorageSettings

@@ -123,7 +123,7 @@ class Attempt:
                 )
             if present != upstream:
                 self._renew(name, upstream, present)
-        for uri in (*shard.paths.outputs(self.stage.name).values(), self.record_uri):
+        for uri in (*shard.paths.outputs(self.stage.name, self.stage.output.others).values(), self.record_uri):
             clear_leftovers(uri, options)
 
     def finish(self, work: Work) -> StageOutcome:

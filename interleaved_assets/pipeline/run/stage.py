@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from interleaved_assets.model.columns import BINARY_SIZE, Column
 from interleaved_assets.model.errors import InterleavedError
@@ -129,6 +129,15 @@ def columns_of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
     return tuple(SourceColumn(stage, column) for column in columns)
 
 
+class StageOutput(NamedTuple):
+    """The kind of output that a stage stores for a shard. Lists of stages are derived from it."""
+
+    kind: Literal["rows", "tars", "image scores", "document scores", "images"]
+    """Rows as Parquet and training tars follow each other: each has a ledger of the rows that were there before it."""
+    others: tuple[str, ...] = ()
+    """Roles of more tables that it writes for people to read, besides its ledger."""
+
+
 class StageDisplay(NamedTuple):
     """The appearance of a stage in the UI."""
 
@@ -140,6 +149,7 @@ class StageDisplay(NamedTuple):
 
 
 PLAIN: Final = StageDisplay("", "", frozenset())
+ROWS_OUTPUT: Final = StageOutput("rows")
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,7 @@ class Stage:
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
+        output: the kind of output that it stores.
         version: to be raised when a change of code changes the output.
         settings: returns the settings that the output depends on, and no others.
         run: does the work for one shard; None if ``together`` is given.
@@ -182,10 +193,21 @@ class Stage:
     made_from: Callable[[str, Settings], tuple[SourceColumn, ...]] = lambda *_: ()
     decided_by: Callable[[Settings], tuple[SourceColumn, ...]] = lambda _: ()
     display: StageDisplay = PLAIN
+    output: StageOutput = ROWS_OUTPUT
 
     def code_version(self, settings: Settings) -> str:
         """Return ``<version>-<hash of settings>``, which changes when the stage's code or one of its settings does."""
         return version_with_settings(self.version, self.settings(settings))
+
+
+def last_with_rows(stages: Iterable[Stage]) -> str:
+    """Return the name of the last of these stages that stores rows."""
+    return [stage.name for stage in stages if stage.output.kind == "rows"][-1]
+
+
+def with_image_scores(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+    """Return those of these stages that score images."""
+    return tuple(stage for stage in stages if stage.output.kind == "image scores")
 
 
 def work(place: str) -> RunOne:

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from interleaved_assets.io.storage import files_below, is_local, join, list_stamps, read_stamp
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import Record, has_its_outputs, read_record
+from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
@@ -59,14 +60,15 @@ def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list
     return [f"{below}/{name}" if below else name for name in names]
 
 
-def list_outputs(storage: StorageSettings, stages: Iterable[str]) -> Stamps:
+def list_outputs(storage: StorageSettings, stages: Iterable[Stage]) -> Stamps:
     """List the outputs of ``stages``, of all shards: in S3 one request for 1,000 of them.
 
     Nothing is listed if the outputs are local files, whose stamps take no request.
     """
     if is_local(storage.output_root):
         return NOT_LISTED
-    folders = sorted(set[str]().union(*map(storage.shard("any").folders, stages)))
+    paths = storage.shard("any")
+    folders = sorted({folder for stage in stages for folder in paths.folders(stage.name, stage.output.others)})
     found = parallel_map(lambda folder: list_stamps(folder, storage.options), folders, threads=READERS)
     return {
         f"{folder}/{file}": stamp

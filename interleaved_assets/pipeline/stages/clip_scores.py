@@ -1,29 +1,39 @@
 """The stage ``clip_scores``: scores of each image from the CLIP model and its heads."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, work_together
+from interleaved_assets.pipeline.run.stage import (
+    Stage,
+    StageDisplay,
+    StageOutput,
+    columns_of,
+    last_with_rows,
+    work_together,
+)
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
-from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, rows_stage
+from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.scores.clip import CLIP
 from interleaved_assets.settings import Settings
 
 WORK: Final = "interleaved_assets.pipeline.tasks.clip_scores:score_together"
+OUTPUT: Final = StageOutput("image scores")
 
 
-def declare(settings: Settings) -> Stage | None:
+def declare(settings: Settings, before: Sequence[Stage]) -> Stage | None:
     """Return the stage, if ``clip.enabled`` is set, else None."""
     if not settings.clip.enabled:
         return None
+    rows = last_with_rows(before)
     return Stage(
         NAME,
-        (rows_stage(settings), *((IMAGE_SCORES,) if settings.clip.prescreen.is_on else ())),
+        (rows, *((IMAGE_SCORES,) if settings.clip.prescreen.is_on else ())),
         version=2,
         settings=_settings,
         together=work_together(WORK),
@@ -31,7 +41,8 @@ def declare(settings: Settings) -> Stage | None:
         packages=lambda _: CLIP.packages,
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
         columns=lambda settings: clip_columns(settings.clip),
-        made_from=lambda column, settings: columns_of(rows_stage(settings), *_scored_by_clip(column)),
+        made_from=lambda column, _: columns_of(rows, *_scored_by_clip(column)),
+        output=OUTPUT,
         display=StageDisplay(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
             "its embedding. Runs on the GPU.",

@@ -1,7 +1,7 @@
 """The stages in their order, and the code versions and successors that follow from it."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from interleaved_assets.pipeline.run.stage import Stage
@@ -15,6 +15,7 @@ from interleaved_assets.pipeline.stages import (
     normalized,
     rewritten,
 )
+from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.settings import Settings
 
 _DECLARATIONS: Final = (
@@ -32,14 +33,33 @@ EVERY_STAGE: Final = tuple(declaration.NAME for declaration in _DECLARATIONS)
 """The names of all stages, in order; under some settings a data set has fewer."""
 WORK: Final = tuple(declaration.WORK.partition(":")[0] for declaration in _DECLARATIONS)
 """The modules with the work of the stages. They are imported when the work begins."""
+OUTPUTS: Final = {declaration.NAME: declaration.OUTPUT for declaration in _DECLARATIONS}
+"""The kind of output of each stage, by name."""
+ROW_STAGES: Final = tuple(name for name, output in OUTPUTS.items() if output.kind == "rows")
+"""The stages that store rows as Parquet, each made from the rows of the one before."""
+LEDGER_STAGES: Final = tuple(name for name, output in OUTPUTS.items() if output.kind in ("rows", "tars"))
+"""The stages that store rows and a ledger, each from the rows of the one before. Images that image_export drops are in
+the final tars all the same."""
+IMAGE_SCORE_STAGES: Final = tuple(name for name, output in OUTPUTS.items() if output.kind == "image scores")
+"""The stages that score images."""
+SELECTED_FROM: Final = EVERY_STAGE[: EVERY_STAGE.index(FILTERED) + 1]
+"""The stage that selects rows, and those before it."""
 StageDag = Mapping[str, Stage]
 """Stages by name, each after the stages whose outputs it reads."""
 
 
 def stage_dag(settings: Settings) -> StageDag:
     """Return the stages under ``settings``: ``rewritten``, ``clip_scores`` and ``image_export`` only if they are on."""
-    declared = (declaration.declare(settings) for declaration in _DECLARATIONS)
-    return {stage.name: stage for stage in declared if stage is not None}
+    stages: dict[str, Stage] = {}
+    for declaration in _DECLARATIONS:
+        if (stage := declaration.declare(settings, tuple(stages.values()))) is not None:
+            stages[stage.name] = stage
+    return stages
+
+
+def rows_input(inputs: Collection[str]) -> str | None:
+    """Return the last stage with rows among ``inputs``; None if there is none."""
+    return next((name for name in reversed(ROW_STAGES) if name in inputs), None)
 
 
 def code_versions(stages: StageDag, settings: Settings) -> dict[str, str]:

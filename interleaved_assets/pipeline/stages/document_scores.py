@@ -1,15 +1,24 @@
 """The stage ``document_scores``: the measurements of each document and of each text."""
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import DOCUMENT_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import DOCUMENT_SCORES_IN_RANGE, EVERY_DOCUMENT_SCORED
-from interleaved_assets.pipeline.run.stage import SourceColumn, Stage, StageDisplay, columns_of, preparation, work
+from interleaved_assets.pipeline.run.stage import (
+    SourceColumn,
+    Stage,
+    StageDisplay,
+    StageOutput,
+    columns_of,
+    last_with_rows,
+    preparation,
+    work,
+)
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
-from interleaved_assets.pipeline.stages.names import rows_stage
 from interleaved_assets.scoring.protocol.registry import (
     ERROR_COLUMN,
     document_fields_of,
@@ -23,13 +32,15 @@ from interleaved_assets.settings import Settings
 
 PREPARE: Final = "interleaved_assets.pipeline.tasks.document_scores:prepare"
 WORK: Final = "interleaved_assets.pipeline.tasks.document_scores:score"
+OUTPUT: Final = StageOutput("document scores")
 
 
-def declare(settings: Settings) -> Stage:
+def declare(_: Settings, before: Sequence[Stage]) -> Stage:
     """Return the stage."""
+    rows = last_with_rows(before)
     return Stage(
         NAME,
-        (rows_stage(settings),),
+        (rows,),
         version=2,
         settings=lambda settings: dict(json.loads(scoring_version(settings.documents))),
         run=work(WORK),
@@ -38,7 +49,8 @@ def declare(settings: Settings) -> Stage:
         packages=lambda settings: scoring_packages(settings.documents),
         checks=(ROWS_WITHOUT_ERROR, EVERY_DOCUMENT_SCORED, DOCUMENT_SCORES_IN_RANGE, DOCUMENT_SCORE_SCHEMA),
         columns=lambda settings: score_columns(settings.documents),
-        made_from=_made_from,
+        made_from=lambda column, settings: _made_from(column, settings, rows),
+        output=OUTPUT,
         display=StageDisplay(
             "One row per document (position -1) and one per text: words and the measures of the scorers in "
             "documents.scorers. No image is read. Measured once; thresholds are applied in filtered.",
@@ -48,10 +60,10 @@ def declare(settings: Settings) -> Stage:
     )
 
 
-def _made_from(column: str, settings: Settings) -> tuple[SourceColumn, ...]:
+def _made_from(column: str, settings: Settings, rows: str) -> tuple[SourceColumn, ...]:
     if column in IMAGE_KEY:
-        return columns_of(rows_stage(settings), column)
+        return columns_of(rows, column)
     if column == ERROR_COLUMN:
-        return columns_of(rows_stage(settings), "modality", "text_content", "materialize_error")
+        return columns_of(rows, "modality", "text_content", "materialize_error")
     fields = [path.partition(".")[0] for path in document_fields_of(column, settings.documents)]
-    return columns_of(rows_stage(settings), "modality", *(fields or ["text_content"]))
+    return columns_of(rows, "modality", *(fields or ["text_content"]))

@@ -1,41 +1,48 @@
 """The stage ``filtered``: the rows that pass the thresholds, and the ledger of the others."""
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
-from interleaved_assets.pipeline.run.stage import SourceColumn, Stage, StageDisplay, columns_of, work
-from interleaved_assets.pipeline.stages.names import (
-    CLIP_SCORES,
-    DOCUMENT_SCORES,
-    IMAGE_SCORES,
-    rows_stage,
-    score_stages,
+from interleaved_assets.pipeline.run.stage import (
+    SourceColumn,
+    Stage,
+    StageDisplay,
+    StageOutput,
+    columns_of,
+    last_with_rows,
+    with_image_scores,
+    work,
 )
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES
 from interleaved_assets.pipeline.stages.names import FILTERED as NAME
-from interleaved_assets.scoring.protocol.registry import score_columns
 from interleaved_assets.selection.filters import ImageFilter, TextFilter
 from interleaved_assets.selection.settings import OwnBounds, selection_version
 from interleaved_assets.settings import Settings
+from interleaved_assets.settings.shard_paths import SAMPLES
 
 WORK: Final = "interleaved_assets.pipeline.tasks.filtered:select_rows"
+OUTPUT: Final = StageOutput("rows", (SAMPLES,))
 
 
-def declare(settings: Settings) -> Stage:
+def declare(_: Settings, before: Sequence[Stage]) -> Stage:
     """Return the stage."""
+    rows, scored = last_with_rows(before), with_image_scores(before)
     return Stage(
         NAME,
-        (rows_stage(settings), *score_stages(settings), DOCUMENT_SCORES),
+        (rows, *(stage.name for stage in scored), DOCUMENT_SCORES),
         version=4,
         settings=_settings,
         run=work(WORK),
         checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
         columns=lambda _: INTERLEAVED_COLUMNS,
-        made_from=lambda column, settings: columns_of(rows_stage(settings), column),
-        decided_by=_decided_by,
+        made_from=lambda column, _: columns_of(rows, column),
+        decided_by=lambda settings: _decided_by(settings, rows, scored),
+        output=OUTPUT,
         display=StageDisplay(
             "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
             "measured value and threshold.",
@@ -51,27 +58,26 @@ def _settings(settings: Settings) -> dict[str, object]:
     return {**json.loads(selection_version(settings.selection)), "publish": unreferenced}
 
 
-def _decided_by(settings: Settings) -> tuple[SourceColumn, ...]:
+def _decided_by(settings: Settings, rows: str, scored: Sequence[Stage]) -> tuple[SourceColumn, ...]:
     """Return the columns that the filters compare with bounds, by filter."""
     found: list[SourceColumn] = []
-    measured = [column.name for column in score_columns(settings.scoring)]
+    measured = {column.name: stage.name for stage in scored for column in stage.columns(settings)}
     for name in settings.selection.active_filters():
         judge = settings.selection.find(name)
         if isinstance(judge, TextFilter):
-            found += _read_of_texts(judge, settings, settings.selection.own.get(name))
+            found += _read_of_texts(judge, rows, settings.selection.own.get(name))
             continue
         if not isinstance(judge, ImageFilter):
-            found += (*columns_of(rows_stage(settings), "modality"), *columns_of(DOCUMENT_SCORES, "words"))
+            found += (*columns_of(rows, "modality"), *columns_of(DOCUMENT_SCORES, "words"))
             continue
         for column in judge.columns:
-            source = IMAGE_SCORES if column in measured else CLIP_SCORES
             # a filter is not applied if its scores come from a stage that is turned off
-            found += columns_of(source, column) if source in score_stages(settings) else ()
+            found += columns_of(measured[column], column) if column in measured else ()
     return tuple(dict.fromkeys(found))
 
 
-def _read_of_texts(judge: TextFilter, settings: Settings, own: OwnBounds | None) -> tuple[SourceColumn, ...]:
+def _read_of_texts(judge: TextFilter, rows: str, own: OwnBounds | None) -> tuple[SourceColumn, ...]:
     """Return the column of the document scores, or the field of the documents, that the filter compares."""
     if own is not None and own.field is not None:
-        return columns_of(rows_stage(settings), own.field)
+        return columns_of(rows, own.field)
     return columns_of(DOCUMENT_SCORES, judge.column)

@@ -1,17 +1,19 @@
 """The stage ``final_tars``: the training tars."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.pipeline.checks.rows import READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, work
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
 from interleaved_assets.settings import Settings
 
 WORK: Final = "interleaved_assets.pipeline.tasks.final_tars:write_tars"
+OUTPUT: Final = StageOutput("tars")
 
 
-def declare(_: Settings) -> Stage:
+def declare(_: Settings, __: Sequence[Stage]) -> Stage:
     """Return the stage."""
     return Stage(
         NAME,
@@ -20,6 +22,7 @@ def declare(_: Settings) -> Stage:
         settings=_settings,
         run=work(WORK),
         checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, READS_BACK),
+        output=OUTPUT,
         display=StageDisplay(
             "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
             "publish",

@@ -1,13 +1,14 @@
 """The stage ``image_scores``: the measurements of each image on the CPU."""
 
 import json
+from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import IMAGE_SCORE_SCHEMA
 from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, preparation, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, columns_of, preparation, work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_columns, scoring_packages, scoring_version
@@ -15,9 +16,10 @@ from interleaved_assets.settings import Settings
 
 PREPARE: Final = "interleaved_assets.pipeline.tasks.image_scores:prepare"
 WORK: Final = "interleaved_assets.pipeline.tasks.image_scores:score"
+OUTPUT: Final = StageOutput("image scores")
 
 
-def declare(_: Settings) -> Stage:
+def declare(_: Settings, __: Sequence[Stage]) -> Stage:
     """Return the stage."""
     return Stage(
         NAME,
@@ -30,6 +32,7 @@ def declare(_: Settings) -> Stage:
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
         columns=lambda settings: score_columns(settings.scoring),
         made_from=lambda column, _: columns_of(NORMALIZED, *_scored(column)),
+        output=OUTPUT,
         display=StageDisplay(
             "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
             "score",

@@ -1,5 +1,6 @@
 """The stage ``normalized``: the raw shard as Parquet in the row model."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.io.formats.registry import TAR, format_named
@@ -9,16 +10,24 @@ from interleaved_assets.pipeline.checks.layout import LAYOUT
 from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, columns_of, version_with_settings, work
+from interleaved_assets.pipeline.run.stage import (
+    Stage,
+    StageDisplay,
+    StageOutput,
+    columns_of,
+    version_with_settings,
+    work,
+)
 from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
 from interleaved_assets.settings import ReadingSettings, Settings
 
 RAW_KEY: Final = "__key__"
 """Name that webdataset gives to the common part of the member names of a sample."""
 WORK: Final = "interleaved_assets.pipeline.tasks.normalized:normalize"
+OUTPUT: Final = StageOutput("rows")
 
 
-def declare(_: Settings) -> Stage:
+def declare(_: Settings, __: Sequence[Stage]) -> Stage:
     """Return the stage."""
     return Stage(
         NAME,
@@ -30,6 +39,7 @@ def declare(_: Settings) -> Stage:
         checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
+        output=OUTPUT,
         display=StageDisplay(
             "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
             "and one row per document for its other fields.",

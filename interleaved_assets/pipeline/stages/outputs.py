@@ -1,7 +1,6 @@
 """The stored outputs of a shard, read again: scores and ledgers."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 import pyarrow as pa
 
@@ -12,24 +11,18 @@ from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import read_valid_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
+from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import (
-    CLIP_SCORES,
     DOCUMENT_SCORES,
     FILTERED,
-    FINAL_TARS,
     IMAGE_SCORES,
-    NORMALIZED,
     REWRITTEN,
 )
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings
-from interleaved_assets.settings.shard_paths import ShardPaths
-
-LEDGER_STAGES: Final = (NORMALIZED, REWRITTEN, FILTERED, FINAL_TARS)
-"""The stages that write rows and a ledger, each from the rows of the one before. Images that image_export drops are in
-the final tars all the same."""
+from interleaved_assets.settings.shard_paths import CHANGES, SAMPLES, ShardPaths
 
 
 def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
@@ -42,8 +35,9 @@ def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
     if scores is None:
         missing = paths.output(IMAGE_SCORES)
         raise ShardError(f"shard {paths.key}: {missing} is missing: materialize {IMAGE_SCORES} again")
-    if CLIP_SCORES in inputs and (added := find_scores_of(CLIP_SCORES, paths)) is not None:
-        scores = join_scores(scores, added)
+    for stage in IMAGE_SCORE_STAGES:
+        if stage != IMAGE_SCORES and stage in inputs and (added := find_scores_of(stage, paths)) is not None:
+            scores = join_scores(scores, added)
     return scores
 
 
@@ -67,12 +61,12 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
 
 def find_sample_scores(paths: ShardPaths) -> pa.Table | None:
     """Return the values that the sample filters compared, one row per sample; None if the table is missing."""
-    return find_table(paths.sample_scores(), paths, FILTERED)
+    return find_table(paths.other(SAMPLES), paths, FILTERED)
 
 
 def find_changes(paths: ShardPaths) -> pa.Table | None:
     """Return the ledger of the texts that were changed or dropped by functions; None if it is missing."""
-    return find_table(paths.changes(), paths, REWRITTEN)
+    return find_table(paths.other(CHANGES), paths, REWRITTEN)
 
 
 def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:

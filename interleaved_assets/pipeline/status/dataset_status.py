@@ -125,7 +125,7 @@ def read_dataset_status(
     except StorageError as error:
         problem = str(error)
     recorded = recorded_stages(settings.storage, stages.stages)
-    listed = list_outputs(settings.storage, stages.stages)
+    listed = list_outputs(settings.storage, stages.stages.values())
     keys = sorted({*(raws or ()), *recorded, *registered})
     failures = {
         stage: {key: failure for key, failure in found.items() if failure.concerns((raws or {}).get(key))}

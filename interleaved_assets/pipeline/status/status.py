@@ -227,7 +227,7 @@ def shard_statuses(
         all_shards: whether ``raws`` are all or most of the data set: outputs in a bucket are listed then.
     """
     present = CurrentStages.of(settings)
-    listed = list_outputs(settings.storage, present.stages) if all_shards else NOT_LISTED
+    listed = list_outputs(settings.storage, present.stages.values()) if all_shards else NOT_LISTED
 
     def status_of(raw: RawShard) -> tuple[str, Status | None]:
         paths = settings.storage.shard(raw.key)

@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.run.failures import failed_keys
 from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
-from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
+from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, OUTPUTS
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT, NORMALIZED
 from interleaved_assets.pipeline.tasks.part_tars import stored_parts
 from interleaved_assets.settings import StorageSettings
@@ -93,7 +93,7 @@ def _places(paths: ShardPaths) -> Iterator[str]:
             yield paths.record(stage)
         if stage == FINAL_TARS:
             yield from stored_parts(paths, read_record(paths.record(stage), paths.options))
-        yield from paths.outputs(stage).values()
+        yield from paths.outputs(stage, OUTPUTS[stage].others).values()
         yield paths.pictures(stage)
         yield paths.failure(stage)
     yield paths.page()

@@ -14,8 +14,9 @@ from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, image_members
 from interleaved_assets.pipeline.run.counts import write_scores
 from interleaved_assets.pipeline.run.packages import feature_release
 from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, ShardTask, Work
+from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
-from interleaved_assets.pipeline.stages.names import rows_stage
+from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stages.outputs import read_scores
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.columns import clip_ranges
@@ -80,7 +81,7 @@ def _read_image_scores(shard: ShardTask) -> pa.Table:
 def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[pa.Table]:
     """Yield the shard's rows. An error ends them and is stored in ``broken``, so that other shards go on."""
     try:
-        yield from shard.rows_of(rows_stage(shard.settings), _COLUMNS)
+        yield from shard.rows_of(rows_input(shard.read) or NORMALIZED, _COLUMNS)
     except InterleavedError as error:
         broken[shard.key] = error
 
@@ -95,7 +96,7 @@ def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | 
 def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work:
     measured = {name: [name] for name in clip_ranges(shard.settings.clip) if name in scores.column_names}
     work = write_scores(scores, shard.paths.output(NAME), shard.options, "clip_error", measured)
-    rows = shard.read[rows_stage(shard.settings)]
+    rows = shard.read[rows_input(shard.read) or NORMALIZED]
     no_errors = {code: work.errors.get(code, 0) for code in NOT_COMPARED}
     return work.model_copy(
         update={

@@ -11,8 +11,9 @@ from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.pipeline.run.counts import RowCounter, write_scores
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
+from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
-from interleaved_assets.pipeline.stages.names import rows_stage
+from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, WORDS, document_fields, score_groups
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.texts import check_fields, prepare_text_scorers, score_documents, text_columns
@@ -30,7 +31,7 @@ def prepare(settings: Settings) -> None:
 def score(shard: ShardTask) -> Work:
     """Measure each text once, and write ``document_scores/<key>.parquet`` in the order of the rows."""
     settings = shard.settings.documents
-    source = rows_stage(shard.settings)
+    source = rows_input(shard.read) or NORMALIZED
     schema = parquet_shard_schema(shard.paths.output(source), storage_options=shard.options)
     fields = document_fields(settings)
     columns = text_columns(schema.names, fields)

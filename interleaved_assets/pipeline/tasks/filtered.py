@@ -24,8 +24,9 @@ from interleaved_assets.pipeline.run.counts import column_facts, write_kept
 from interleaved_assets.pipeline.run.publishable import check_losses
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
+from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import FILTERED as NAME
-from interleaved_assets.pipeline.stages.names import NORMALIZED, RATIO, rows_input, rows_stage
+from interleaved_assets.pipeline.stages.names import NORMALIZED, RATIO
 from interleaved_assets.pipeline.stages.outputs import read_document_scores, read_scores
 from interleaved_assets.selection.batch import with_words
 from interleaved_assets.selection.filters import SampleFilter
@@ -35,7 +36,7 @@ from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.texts import with_fields
 from interleaved_assets.settings import PublishSettings
-from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import SAMPLES, ShardPaths
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def select_rows(shard: ShardTask) -> Work:
     Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
     """
     settings = shard.settings
-    source = rows_stage(settings)
+    source = rows_input(shard.read) or NORMALIZED
     fields = settings.selection.fields()
     rows, scores, documents = deciding_tables(shard.paths, shard.read, fields, settings.run.max_batch_bytes)
     selection = select(rows, scores, settings.selection, documents=documents, stage=NAME, shard=shard.key)
@@ -72,7 +73,7 @@ def select_rows(shard: ShardTask) -> Work:
 
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
-        parquet_shard(shard.paths.sample_scores(), ratios.schema, storage_options=shard.options) as samples_file,
+        parquet_shard(shard.paths.other(SAMPLES), ratios.schema, storage_options=shard.options) as samples_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
         facts, ledger = write_kept(prefetch(shard.rows_of(source, with_bytes=False)), choose, rows_file.write, name)
@@ -84,7 +85,7 @@ def select_rows(shard: ShardTask) -> Work:
         outputs={
             "rows": OutputFile.of(rows_file),
             "ledger": OutputFile.of(ledger_file),
-            "samples": OutputFile.of(samples_file),
+            SAMPLES: OutputFile.of(samples_file),
         },
         counts_in=facts.counts_in,
         counts_out=facts.counts_out,

@@ -28,7 +28,7 @@ def rewrite_rows(shard: ShardTask) -> Work:
     changed = Counter[str]()
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
-        parquet_shard(shard.paths.changes(), CHANGES_SCHEMA, storage_options=shard.options) as changes_file,
+        parquet_shard(shard.paths.other(CHANGES), CHANGES_SCHEMA, storage_options=shard.options) as changes_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
 

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED, REWRITTEN, SELECTED_FROM
+from interleaved_assets.pipeline.stages.dag import SELECTED_FROM
+from interleaved_assets.pipeline.stages.names import FINAL_TARS
 from interleaved_assets.pipeline.status.status import URGENT, State, StatusLine, status_lines
 from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.figures.facts import ShardFacts, Tally, tallies
 from interleaved_assets.reporting.figures.measures import Measure
 
+_BEFORE_SELECTION: Final = SELECTED_FROM[:-1]
 EXAMPLE_ROWS: Final = 6
 """Number of dropped rows shown for each reason."""
 
@@ -69,7 +71,7 @@ class ShardLine(ShardFacts):
     @property
     def selected_before(self) -> bool:
         """True if selection must run again, so that its counted drops come from earlier inputs, settings or code."""
-        is_selected = self.counted_to in (FILTERED, FINAL_TARS)
+        is_selected = self.counted_to is not None and self.counted_to not in _BEFORE_SELECTION
         return is_selected and self.status.stage in SELECTED_FROM
 
     @property
@@ -78,7 +80,7 @@ class ShardLine(ShardFacts):
 
         None for an empty shard, and if selection has not run.
         """
-        if self.counted_to in (NORMALIZED, REWRITTEN):
+        if self.counted_to in _BEFORE_SELECTION:
             return None
         if self.counts_in.images:
             return self.counts_out.images / self.counts_in.images

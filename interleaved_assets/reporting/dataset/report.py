@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_table
 from interleaved_assets.pipeline.run.throughput import Throughput
-from interleaved_assets.pipeline.stages.outputs import LEDGER_STAGES
+from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.status.status import EXAMPLES
 from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example

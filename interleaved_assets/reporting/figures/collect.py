@@ -12,17 +12,14 @@ from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.run.parallel import parallel_map
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
-from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES, rows_input, stage_dag
 from interleaved_assets.pipeline.stages.names import (
-    CLIP_SCORES,
     DOCUMENT_SCORES,
+    FILTERED,
     FINAL_TARS,
-    IMAGE_SCORES,
     NORMALIZED,
-    REWRITTEN,
 )
 from interleaved_assets.pipeline.stages.outputs import (
-    LEDGER_STAGES,
     find_sample_scores,
     find_scores_of,
     find_table,
@@ -38,7 +35,6 @@ from interleaved_assets.settings.shard_paths import ShardPaths
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
 # Threads: reading a shard's small files mostly waits for the storage. Each thread holds the scores of one shard.
 _READERS: Final = 16
-_IMAGE_TABLES: Final = (IMAGE_SCORES, CLIP_SCORES)
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
@@ -86,13 +82,13 @@ def _facts(
         return ShardFacts(paths.key, status=status, problem=problem, published=published)
     dropping = [name for name in LEDGER_STAGES if name in records]
     tables = _tables_of_scores(records, paths, thumbnails=thumbnails)
-    images = [table for name, table in tables.items() if name in _IMAGE_TABLES and table is not None]
+    images = [table for name, table in tables.items() if name in IMAGE_SCORE_STAGES and table is not None]
     return ShardFacts(
         key=paths.key,
         counts_in=first.counts_in,
         counts_out=records[dropping[-1]].counts_out,
         counted_to=dropping[-1],
-        rows_stage=REWRITTEN if REWRITTEN in records else NORMALIZED,
+        rows_stage=rows_input(records.keys() - {FILTERED}) or NORMALIZED,
         published=published,
         scores=reduce(join_scores, images) if images else None,
         # a ledger is not read if its record says that it is empty
@@ -146,7 +142,9 @@ def _tables_of_scores(
     records: Mapping[str, Record], paths: ShardPaths, *, thumbnails: bool
 ) -> dict[str, pa.Table | None]:
     """Return the tables of scores that ``records`` name, by folder; None for a table that was deleted."""
-    tables = {name: find_scores_of(name, paths, thumbnails=thumbnails) for name in _IMAGE_TABLES if name in records}
+    tables = {
+        name: find_scores_of(name, paths, thumbnails=thumbnails) for name in IMAGE_SCORE_STAGES if name in records
+    }
     if DOCUMENT_SCORES in records:
         tables[DOCUMENT_SCORES] = find_table(paths.output(DOCUMENT_SCORES), paths, DOCUMENT_SCORES)
     if "filtered" in records and "samples" in records["filtered"].outputs:

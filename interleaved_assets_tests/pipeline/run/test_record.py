@@ -204,7 +204,7 @@ def test_paths_of_a_shard() -> None:
         "rows": "s3://bucket/out/tars/cc/a.tar",
         "ledger": "s3://bucket/out/dropped/final_tars/cc/a.parquet",
     }
-    assert paths.outputs("filtered")["samples"] == "s3://bucket/out/sample_scores/cc/a.parquet"
+    assert paths.outputs("filtered", ["samples"])["samples"] == "s3://bucket/out/sample_scores/cc/a.parquet"
     assert paths.record("final_tars") == "s3://bucket/out/records/final_tars/cc/a.json"
 
 

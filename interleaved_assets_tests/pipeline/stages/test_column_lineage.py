@@ -96,7 +96,7 @@ def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -
         *of("normalized", "modality"),
         *of("document_scores", "words"),
     )
-    *_, last = stage_dag(settings)["filtered"].decided_by(with_clip(settings))
+    *_, last = stage_dag(with_clip(settings))["filtered"].decided_by(with_clip(settings))
     assert last == SourceColumn("clip_scores", "clip_score")
 
 

@@ -1,9 +1,14 @@
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import Stage, last_with_rows
+from interleaved_assets.pipeline.stages import dag
 from interleaved_assets.pipeline.stages.dag import code_versions, downstream_of, is_last_of, stage_dag
+from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 
 CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
@@ -58,3 +63,30 @@ def test_downstream_stages(tmp_path: Path) -> None:
     assert downstream_of("final_tars", stages) == frozenset()
     assert is_last_of("image_scores", ["normalized", "image_scores"], stages)
     assert not is_last_of("normalized", ["normalized", "final_tars"], stages)  # also with a gap between them
+
+
+def test_lists_of_stages_follow_from_the_kinds_of_their_outputs() -> None:
+    assert dag.LEDGER_STAGES == ("normalized", "rewritten", "filtered", "final_tars")
+    assert dag.IMAGE_SCORE_STAGES == ("image_scores", "clip_scores")
+    assert dag.rows_input(dag.EVERY_STAGE) == "filtered"
+    assert dag.rows_input({"image_scores", "rewritten", "normalized"}) == "rewritten"
+    assert dag.rows_input({RAW_SHARDS}) is None
+
+
+def test_a_new_stage_needs_its_declaration_and_its_place_in_the_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def declare(_: Settings, before: Sequence[Stage]) -> Stage:
+        return Stage("tidied", (last_with_rows(before),), version=1, settings=lambda _: {})
+
+    toy = SimpleNamespace(NAME="tidied", declare=declare)
+    declarations = [*dag._DECLARATIONS]
+    declarations.insert(1, toy)
+    monkeypatch.setattr(dag, "_DECLARATIONS", declarations)
+    stages = stage_dag(project(tmp_path, CLIP))
+    assert stages["tidied"].inputs == ("normalized",)
+    assert [name for name, stage in stages.items() if "tidied" in stage.inputs] == [
+        "document_scores",
+        "clip_scores",
+        "filtered",
+    ]

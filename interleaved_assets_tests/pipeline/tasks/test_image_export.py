@@ -278,7 +278,7 @@ def test_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
     s3_server.fs.put_file(str(good_shard(tmp_path / "a.tar")), f"{bucket}/raw/{KEY}.tar")
     record = through_all(settings)
     assert [uri.startswith(f"{bucket}/out/images/{KEY}/") for uri in tars(record)] == [True, True]
-    listed = list_outputs(storage, stage_dag(settings))
+    listed = list_outputs(storage, stage_dag(settings).values())
     assert [listed[output.uri] for output in record.outputs.values()] == [
         output.stamp for output in record.outputs.values()
     ]

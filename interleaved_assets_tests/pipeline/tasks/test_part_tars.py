@@ -267,7 +267,7 @@ def test_parts_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -> 
     kinds = [request.partition(" ")[0] for request in changes]
     # each is uploaded; then those of before go, and both uploads are completed
     assert kinds == ["POST", "PUT"] * 2 + ["DELETE"] * 4 + ["POST"] * 2, changes
-    listed = list_outputs(storage, ["final_tars"])
+    listed = list_outputs(storage, stage_dag(of("")).values())
     assert [*read_valid_records(storage.shard(KEY), ["final_tars"], listed)] == ["final_tars"]
     through(of(""))
     assert stored() == {"a.tar": KEYS}
