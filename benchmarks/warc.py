@@ -107,7 +107,7 @@ def mean(scores: Sequence[Scores]) -> str:
 
 def compare(pages: Sequence[MarkedPage]) -> None:
     """Print how well each extractor finds the main content, and its speed in one process."""
-    texts = [decode_html(one.html, None) for one in pages]
+    texts = [decode_html(one.html, None).html for one in pages]
     print("| extractor | pages | precision | recall | F1 | pages per CPU second |")
     print("|---|---|---|---|---|---|")
     by_kind: Mapping[str, list[Scores]] = defaultdict(list)

@@ -17,8 +17,10 @@ from interleaved_assets.io.formats.registry import JSONL, PARQUET
 from interleaved_assets.io.rows.policy import apply_error_policy
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model import InterleavedBatch
 from interleaved_assets.model.errors import NOT_IN_SOURCE, InterleavedError, error_code
+from interleaved_assets_tests.io.web_documents.stores import image_url, write_store
 
 _LIMITS = TarLimits(max_document_bytes=2**20)
 
@@ -53,7 +55,8 @@ def check_url_parquet(dice: random.Random, folder: Path) -> str:
 
 
 def _list(dice: random.Random, name: str) -> list[str | None]:
-    return [dice.choice((None, f"{name} {at}", "", "x" * 3000)) for at in range(dice.choice((0, 1, 3, 8)))]
+    entries = (None, f"{name} {image_url(1)}", image_url(1), image_url(2), "", "x" * 3000)
+    return [dice.choice(entries) for _ in range(dice.choice((0, 1, 3, 8)))]
 
 
 def _sound(dice: random.Random, number: int) -> bytes:
@@ -72,7 +75,10 @@ def _odd_mmc4(dice: random.Random) -> bytes:
     infos = [
         dice.choice(
             (
-                {"raw_url": f"u{at}", "matched_text_index": dice.choice((0, 1, -1, 2**70, "0", None, True))},
+                {
+                    "raw_url": dice.choice((f"u{at}", image_url(2), "\ud800")),
+                    "matched_text_index": dice.choice((0, 1, -1, 2**70, "0", None, True)),
+                },
                 {"raw_url": value(dice), "matched_text_index": 0, "matched_sim": value(dice)},
                 value(dice),
             )
@@ -86,7 +92,15 @@ def _odd_mmc4(dice: random.Random) -> bytes:
 
 def _read(form: ShardFormat, path: Path, content: bytes) -> pa.Table:
     path.write_bytes(content)
-    options = ReadOptions(max_batch_bytes=2**20, materialize=True, limits=_LIMITS, accept_incomplete=True)
+    store = path.parent / "store"
+    write_store(store, [1, 2])
+    options = ReadOptions(
+        max_batch_bytes=2**20,
+        materialize=True,
+        limits=_LIMITS,
+        accept_incomplete=True,
+        sections={"urls": UrlSettings(image_store=str(store))},
+    )
     try:
         table = pa.concat_tables(form.read(str(path), options))
     except InterleavedError as error:

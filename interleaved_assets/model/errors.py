@@ -40,15 +40,15 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "undecodable_page": "the body of a web page is not in the encoding that its server named",
     "unreadable_page": "a page of a PDF file cannot be parsed",
     "image_too_large": "an image of a PDF file has too many pixels to be unpacked",
-    "image_not_in_archive": "the page shows an image that its web archive does not have",
+    "image_not_in_archive": "the page shows an image that its web archive does not have, or has as no bitmap",
     "image_not_in_store": "the document names an image that the store of images does not have",
     "boilerplate": "text of a web page outside of its main content; the row only says how much it was",
 }
 """Every code of a row error, with its meaning; the README and the checks list the codes from here."""
 
 NOT_IN_SOURCE: Final = ("image_not_in_archive", "image_not_in_store", "boilerplate")
-"""Codes of rows whose content is not in the source, or left out on purpose. They do not count as errors: under every
-error policy such a row alone goes to the ledger."""
+"""Codes of rows whose content is not in the source, or left out on purpose. They do not count as errors: such a row
+alone goes to the ledger, and the policy ``warn`` keeps the images among them with their addresses."""
 
 NOT_COMPARED: Final = ("no_text", "prescreened")
 """Codes of images without a CLIP score because their sample has no text, or because of the prescreen; they do not count

@@ -90,7 +90,7 @@ def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDoc
         options.notes["no_text_layer"] += len(without_text)
     fields = {name: str(about[name]) for name in _ABOUT if is_unicode(str(about.get(name, "\ud800")))}
     return BlockDocument(
-        Path(path).name,
+        Path(without_credentials(path)).name,
         blocks,
         {"pages": pages, "pages_without_text": without_text, **fields},
         error,

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from functools import reduce
 from typing import Final, get_args
 
@@ -17,6 +18,7 @@ from interleaved_assets.model.source_ref import parse_source_ref
 logger = logging.getLogger(__name__)
 
 POLICIES: Final[tuple[str, ...]] = get_args(ErrorPolicy)
+_KEPT_BY_WARN: Final = ("image_not_in_archive", "image_not_in_store")
 
 
 def check_policy(policy: str) -> None:
@@ -30,8 +32,8 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
 
     The policy covers every row with a ``materialize_error``, set by this stage or an earlier one. ``warn`` keeps all
     rows and logs the number of errors by code; ``drop_row`` drops these rows; ``drop_sample`` drops all rows of their
-    samples. A row whose code is in :data:`.NOT_IN_SOURCE` is dropped alone under every policy. Image bytes are not
-    copied.
+    samples. A row whose code is in :data:`.NOT_IN_SOURCE` is dropped alone under every policy, except that ``warn``
+    keeps images, which have their address. Image bytes are not copied.
 
     Args:
         table: rows of whole samples; without the column ``materialize_error`` nothing is dropped.
@@ -47,7 +49,8 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
     errors = table["materialize_error"] if "materialize_error" in table.column_names else None
     if errors is None or errors.null_count == len(errors):
         return table, empty_ledger()
-    absent = pc.fill_null(_is_absent(errors), False)
+    codes_dropped = [code for code in NOT_IN_SOURCE if policy != "warn" or code not in _KEPT_BY_WARN]
+    absent = pc.fill_null(_has_code(errors, codes_dropped), False)
     if pc.any(absent).as_py():
         rows = filter_rows(table, pc.invert(absent))
         kept, dropped = apply_error_policy(rows, policy, shard=shard, stage=stage)
@@ -68,10 +71,9 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
     return filter_rows(table, pc.invert(bad)), error_ledger(named.filter(bad), stage)
 
 
-def _is_absent(errors: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return whether the code of each error is in :data:`.NOT_IN_SOURCE`; null without an error."""
-    absent = [pc.starts_with(errors, f"{code}: ") for code in NOT_IN_SOURCE]
-    return reduce(pc.or_, absent)
+def _has_code(errors: pa.ChunkedArray, codes: Sequence[str]) -> pa.ChunkedArray:
+    """Return whether each error has one of ``codes``; null without an error."""
+    return reduce(pc.or_, [pc.starts_with(errors, f"{code}: ") for code in codes])
 
 
 def _error_of(row: pa.Table, shard: str) -> MaterializeError:

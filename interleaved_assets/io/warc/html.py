@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 # Labels of the WHATWG Encoding Standard whose Python codec has another name, or decodes fewer bytes.
 _CODECS: Final = {
@@ -17,6 +17,15 @@ _KNOWN: Final = re.compile(
 )
 _META: Final = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w:.-]{1,40})", re.IGNORECASE)
 _META_BYTES: Final = 4096
+_GUESSED_BYTES: Final = 2**16
+_TAGS: Final = re.compile(
+    rb"<(?:script|style)\b.{0,20000}?</(?:script|style)|<[^>]{0,2000}>", re.IGNORECASE | re.DOTALL
+)
+_OTHER_BYTES: Final = re.compile(rb"[\x80-\xff]+")
+_LATIN_LETTERS: Final = re.compile(rb"[A-Za-z]+")
+_OTHER_SCRIPTS: Final = (
+    "cp932", "euc_jp", "gb18030", "big5hkscs", "cp949", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256", "cp874",
+)  # fmt: skip
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
@@ -32,25 +41,59 @@ _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 _MOST_ATTRIBUTES: Final = 2_000
 
 
-def decode_html(body: bytes, charset: str | None) -> str:
-    """Return the text of a page: by its byte order mark, the server's ``charset``, its ``meta``, else UTF-8 or Latin-1.
+class DecodedPage(NamedTuple):
+    """The text of a page, and what is uncertain of it."""
 
-    Bytes that the encoding does not have become U+FFFD.
+    html: str
+    is_guessed: bool = False
+    """Whether nothing names the charset, and the frequency of its characters decided."""
+    has_replaced: bool = False
+    """Whether U+FFFD is in the place of bytes that the charset does not have."""
+
+
+def decode_html(body: bytes, charset: str | None) -> DecodedPage:
+    """Return the text of a page: by its byte order mark, the server's ``charset``, its ``meta``, else UTF-8.
+
+    A page that nothing labels and that is not UTF-8 is Latin-1, or, if most of its letters are not Latin, what the
+    frequency of its characters shows. Bytes that the encoding does not have become U+FFFD.
     """
     for mark, codec in _BOMS:
         if body.startswith(mark):
-            return body[len(mark) :].decode(codec, "replace")
+            return _decoded(body[len(mark) :], codec)
     codec_name = _codec(charset)
     if codec_name is None and (found := _META.search(body[:_META_BYTES])):
         codec_name = _codec(found[1].decode("ascii", "replace"))
         # a page whose meta can be read as ASCII is in no encoding of two bytes
         codec_name = "utf-8" if codec_name and codec_name.startswith("utf-16") else codec_name
-    if codec_name in (None, "utf-8"):
-        try:
-            return body.decode()
-        except UnicodeDecodeError:
-            return body.decode("cp1252" if codec_name is None else "utf-8", "replace")
-    return body.decode(codec_name, "replace")
+    if codec_name is not None:
+        return _decoded(body, codec_name)
+    try:
+        return DecodedPage(body.decode())
+    except UnicodeDecodeError:
+        guessed = _guessed(body)
+        return _decoded(body, guessed or "cp1252")._replace(is_guessed=guessed is not None)
+
+
+def _decoded(body: bytes, codec: str) -> DecodedPage:
+    try:
+        return DecodedPage(body.decode(codec))
+    except UnicodeDecodeError:
+        return DecodedPage(body.decode(codec, "replace"), has_replaced=True)
+
+
+def _guessed(body: bytes) -> str | None:
+    """Return the codec of a page in another script than Latin; None if most of its letters are Latin, or nothing fits.
+
+    Between the encodings of Latin letters, frequencies decide wrongly too often.
+    """
+    text = _TAGS.sub(b" ", body[:_GUESSED_BYTES])
+    others = sum(map(len, _OTHER_BYTES.findall(text)))
+    if others <= sum(map(len, _LATIN_LETTERS.findall(text))):
+        return None
+    from charset_normalizer import from_bytes  # only few pages need it
+
+    found = from_bytes(text, cp_isolation=list(_OTHER_SCRIPTS)).best()
+    return None if found is None else found.encoding
 
 
 def excess(html: str) -> str | None:

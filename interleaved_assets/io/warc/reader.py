@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 _OF_PAGES: Final = ("url", "title", "language", "fetched_at")
 _OF_IMAGES: Final = (IMAGE_URL, "image_alt", "image_caption")
-_SHOWN: Final = 200
-"""Characters of an address in an error."""
 _LEAST_DATA: Final = 200
 """Characters below which a ``data:`` URL is no image to learn from: scripts put a larger one in its place."""
 _DATA: Final = re.compile(r"data:(image/[\w.+-]+)((?:;[^,;]{0,100}){0,4}),", re.IGNORECASE)
@@ -85,7 +83,7 @@ def read_warc(
         if not index.pages:
             logger.warning("%s: there is no page in it", uri)
         with path.open("rb") as file:
-            reading = _Reading(file, index, settings or WarcSettings(), limits, without_credentials(uri))
+            reading = _Reading(file, index, settings or WarcSettings(), limits, without_credentials(uri), notes)
             yield from block_tables(reading.documents(), _columns(), max_batch_bytes=max_batch_bytes, notes=notes)
 
 
@@ -103,9 +101,16 @@ class _Reading:
     """The documents of an open archive."""
 
     def __init__(
-        self, file: IO[bytes], index: ArchiveIndex, settings: WarcSettings, limits: TarLimits, path: str
+        self,
+        file: IO[bytes],
+        index: ArchiveIndex,
+        settings: WarcSettings,
+        limits: TarLimits,
+        path: str,
+        notes: Counter[str],
     ) -> None:
         self._file, self._index, self._settings, self._limits, self._path = file, index, settings, limits, path
+        self._notes = notes
 
     def documents(self) -> Iterator[BlockDocument]:
         for place in self._index.pages:
@@ -124,7 +129,9 @@ class _Reading:
         if len(body) > most:
             error = row_error("document_too_large", f"the page has more than max_page_bytes {most}")
         elif record is not None:
-            html = decode_html(body, record.http_charset)
+            html, is_guessed, has_replaced = decode_html(body, record.http_charset)
+            seen = {"pages_of_guessed_charset": is_guessed, "pages_with_replaced_characters": has_replaced}
+            self._notes.update(kind for kind, is_so in seen.items() if is_so)
             if (reason := excess(html)) is not None:
                 error, html = row_error("document_too_large", reason), ""
             fields["fetched_at"] = record.headers.get("WARC-Date")
@@ -159,11 +166,10 @@ class _Reading:
             content, problem = _data_bytes(url), "a data: URL that cannot be decoded"
             where, url = f"{url[:40]}…", ""
         else:
-            where = url if len(url) <= _SHOWN else f"{url[:_SHOWN]}…"
-            content, problem = self._archived(url)
+            where, (content, problem) = url, self._archived(url)
         error, kind = None, None if content is None else sniff(content[:SNIFFED_BYTES])
         if content is not None and kind is None:
-            content, problem = None, "no bitmap image of a known format"
+            content, problem = None, "it is there, and no bitmap of a known format"
         if content is not None and len(content) > min(self._limits.max_member_bytes, room):
             error = row_error("sample_too_large", f"{where}: raise max_member_bytes or max_sample_bytes")
             content = None

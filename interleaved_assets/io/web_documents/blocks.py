@@ -2,8 +2,8 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat, zip_longest
 from typing import Any, Final, NamedTuple
 
 from interleaved_assets.io.rows.blocks import Block
@@ -13,8 +13,6 @@ from interleaved_assets.model.source_ref import is_unicode
 
 SIMILARITY: Final = "matched_sim"
 """Passthrough column of MMC4: the CLIP similarity of an image to its sentence."""
-_SHOWN: Final = 200
-"""Characters of a value in an error."""
 
 
 class UrlLists(NamedTuple):
@@ -24,6 +22,10 @@ class UrlLists(NamedTuple):
     images: Sequence[Any]
     similarities: Sequence[float | None] = ()
     """For each image that is not None, in order; empty if the document has none."""
+    per_text: Mapping[str, Sequence[Any]] = {}
+    """Values of passthrough columns for each text that is not None, by column."""
+    per_image: Mapping[str, Sequence[Any]] = {}
+    """The same for each image that is not None."""
 
 
 def blocks_of(lists: UrlLists, locators: Mapping[str, str], *, has_store: bool) -> list[Block]:
@@ -38,20 +40,32 @@ def blocks_of(lists: UrlLists, locators: Mapping[str, str], *, has_store: bool) 
         has_store: whether there is a store; only the wording of errors depends on it.
     """
     blocks: list[Block] = []
+    of_texts, of_images = _spread(lists.per_text), _spread(lists.per_image)
     similarities = iter(lists.similarities)
     for text, image in zip_longest(lists.texts, lists.images):
         if isinstance(text, str):
-            blocks.append(Block("text", text))
+            blocks.append(Block("text", text, fields=next(of_texts)))
         elif text is not None:
             what = f"entry {len(blocks)} is a {type(text).__name__} and not a string"
-            blocks.append(Block("text", json_text(text), error=row_error("invalid_text", what)))
+            error = row_error("invalid_text", what)
+            blocks.append(Block("text", json_text(text), error=error, fields=next(of_texts)))
         if image is not None:
-            blocks.append(_image(image, next(similarities, None), locators, has_store=has_store))
+            fields = next(of_images)
+            if (similarity := next(similarities, None)) is not None:
+                fields = {**fields, SIMILARITY: similarity}
+            blocks.append(_image(image, fields, locators, has_store=has_store))
     return blocks
 
 
-def _image(image: Any, similarity: float | None, locators: Mapping[str, str], *, has_store: bool) -> Block:
-    fields = {} if similarity is None else {SIMILARITY: similarity}
+def _spread(columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the values of each entry by column, and no values once the lists end."""
+    if columns:
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
+    yield from repeat({})
+
+
+def _image(image: Any, fields: Mapping[str, Any], locators: Mapping[str, str], *, has_store: bool) -> Block:
     if not isinstance(image, str) or not is_unicode(image):
         what = "not Unicode" if isinstance(image, str) else f"a {type(image).__name__} and not a URL"
         what = f"an entry of images is {what}"
@@ -59,7 +73,7 @@ def _image(image: Any, similarity: float | None, locators: Mapping[str, str], *,
     if (locator := locators.get(image)) is not None:
         return Block("image", url=image, source_ref=locator, fields=fields)
     why = "" if has_store else ", since reading.urls.image_store is not set"
-    return Block("image", url=image, error=row_error("image_not_in_store", image[:_SHOWN] + why), fields=fields)
+    return Block("image", url=image, error=row_error("image_not_in_store", image + why), fields=fields)
 
 
 def is_mmc4(record: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ import json
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import IO, Any, Final, NamedTuple, cast
@@ -33,7 +33,7 @@ from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
 from interleaved_assets.model.shown import without_credentials
-from interleaved_assets.model.source_ref import build_source_ref
+from interleaved_assets.model.source_ref import build_source_ref, is_unicode
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def read_jsonl(uri: str, options: ReadOptions, settings: UrlSettings) -> Iterato
             observe_document(columns, document)
             if (stated := document.fields.get(ID_COLUMN)) is not None and stated != document.own_id:
                 columns.observe(ID_COLUMN, [stated])
-            urls.update(url for url in lists.images if isinstance(url, str))
+            urls.update(url for url in lists.images if isinstance(url, str) and is_unicode(url))
             has_similarities |= any(lists.similarities)
         shortfall = lines.shortfall
     if shortfall is not None:
@@ -107,7 +107,7 @@ def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
 def _documents(
     uri: str, options: ReadOptions, types: pa.Schema, locators: dict[str, str], *, has_store: bool
 ) -> Iterator[BlockDocument]:
-    path = str(local_path(uri)) if is_local(uri) else uri
+    path = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
     name = path.rpartition("/")[2]
     with _Lines(uri, options) as lines:
         for line in lines:
@@ -117,13 +117,16 @@ def _documents(
                 for column, value in document.fields.items()
                 if column in types.names and not (column == ID_COLUMN and value == document.own_id)
             }
+            lists = lists._replace(
+                per_text=_cells(document.per_text, types), per_image=_cells(document.per_image, types)
+            )
             place = (line.offset, line.size) if lines.has_offsets else (None, None)
             yield BlockDocument(
                 document.own_id or sample_id_of(document.fields) or f"{name}:{line.number}",
                 blocks_of(lists, locators, has_store=has_store),
                 {column: _cell(value, types.field(column).type) for column, value in known.items()},
                 document.error,
-                build_source_ref(without_credentials(path), None, *place),
+                build_source_ref(path, None, *place),
             )
 
 
@@ -141,13 +144,14 @@ def _parsed(line: _Line, options: ReadOptions) -> tuple[Document, UrlLists]:
         options.layout,
         layout="interleaved",
         sample_id_field=options.layout.sample_id_field or "sample_id",
-        per_image_fields=(),
-        per_text_fields=(),
     )
     document = read_document(content, layout, "", options.limits)
     lists = lists or UrlLists(document.texts, document.images)
     # the columns of blocks are not those of the document
-    document.fields = {f"{name}_" if name in _OWN else name: value for name, value in document.fields.items()}
+    for fields in (document.fields, document.per_text, document.per_image):
+        for name in _OWN:
+            if name in fields:
+                fields[f"{name}_"] = fields.pop(name)
     return document, lists
 
 
@@ -157,6 +161,10 @@ def _object(content: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None  # read_document says what is wrong
     return record if isinstance(record, dict) else None
+
+
+def _cells(columns: Mapping[str, list[Any]], types: pa.Schema) -> dict[str, list[Any]]:
+    return {name: [_cell(value, types.field(name).type) for value in values] for name, values in columns.items()}
 
 
 def _cell(value: Any, dtype: pa.DataType) -> Any:

@@ -1,7 +1,7 @@
 """Reader of Parquet with a document a row: lists of texts and image URLs, as OBELICS and MINT-1T publish them."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -43,15 +43,12 @@ def read_url_parquet(uri: str, options: ReadOptions, settings: UrlSettings) -> I
     store, layout = settings.image_store, options.layout
     with open_parquet(uri, options.storage_options) as source:
         _check_lists(source, options)
-        urls = set[str]()
-        if store is not None:
-            for table in source.rows([layout.images_field], _STEP_BYTES):
-                for images in table[layout.images_field].to_pylist():
-                    urls.update(url for url in images or () if isinstance(url, str))
-        locators = {} if store is None else find_images(store, urls, options)
+        locators = {} if store is None else find_images(store, _urls(source, layout.images_field), options)
         kept = _passthrough(source, options)
-        types = pa.schema([(IMAGE_URL, pa.string()), *kept.values()])
-        documents = _documents(source, options, kept, locators, has_store=store is not None)
+        spread = _spread_columns(source, options, kept)
+        columns = [field.with_type(field.type.value_type) if name in spread else field for name, field in kept.items()]
+        types = pa.schema([(IMAGE_URL, pa.string()), *columns])
+        documents = _documents(source, options, kept, spread, locators, has_store=store is not None)
         for table in block_tables(documents, types, max_batch_bytes=options.max_batch_bytes, notes=options.notes):
             yield from with_images(table, uri, options, store)
 
@@ -59,8 +56,45 @@ def read_url_parquet(uri: str, options: ReadOptions, settings: UrlSettings) -> I
 def _check_lists(source: ParquetSource, options: ReadOptions) -> None:
     for name in (options.layout.texts_field, options.layout.images_field):
         dtype = source.schema.field(name).type
-        if not (pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype)):
+        if not _is_list(dtype):
             raise ShardError(f"{source.uri}: the column {name} is {dtype}, and has to be a list of texts or URLs")
+
+
+def _urls(source: ParquetSource, column: str) -> set[str]:
+    urls = set[str]()
+    for table in source.rows([column], _STEP_BYTES):
+        for images in table[column].to_pylist():
+            urls.update(url for url in images or () if isinstance(url, str))
+    return urls
+
+
+def _spread_columns(source: ParquetSource, options: ReadOptions, kept: Mapping[str, pa.Field]) -> dict[str, str]:
+    """Return the columns of lists that ``per_text_fields`` and ``per_image_fields`` name, with the list they follow.
+
+    A list that has not one entry for each text or image in some row stays whole in all rows, since a column has one
+    type; it is counted as ``uneven_lists``.
+    """
+    layout = options.layout
+    followed = dict.fromkeys(layout.per_text_fields, layout.texts_field)
+    followed |= dict.fromkeys(layout.per_image_fields, layout.images_field)
+    found = {name: entries for name, entries in followed.items() if name in kept and _is_list(kept[name].type)}
+    for name, entries in list(found.items()):
+        for table in source.rows([name, entries], _STEP_BYTES):
+            pairs = zip(table[name].to_pylist(), table[entries].to_pylist(), strict=True)
+            if any(values is not None and len(values) != _entries(followed) for values, followed in pairs):
+                del found[name]
+                if options.notes is not None:
+                    options.notes["uneven_lists"] += 1
+                break
+    return found
+
+
+def _entries(values: Sequence[object] | None) -> int:
+    return sum(value is not None for value in values or ())
+
+
+def _is_list(dtype: pa.DataType) -> bool:
+    return pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype)
 
 
 def _passthrough(source: ParquetSource, options: ReadOptions) -> dict[str, pa.Field]:
@@ -82,11 +116,17 @@ def _passthrough(source: ParquetSource, options: ReadOptions) -> dict[str, pa.Fi
 
 
 def _documents(
-    source: ParquetSource, options: ReadOptions, kept: dict[str, pa.Field], locators: dict[str, str], *, has_store: bool
+    source: ParquetSource,
+    options: ReadOptions,
+    kept: Mapping[str, pa.Field],
+    spread: Mapping[str, str],
+    locators: Mapping[str, str],
+    *,
+    has_store: bool,
 ) -> Iterator[BlockDocument]:
     layout, most = options.layout, options.limits.max_document_bytes
-    path = str(local_path(source.uri)) if is_local(source.uri) else source.uri
-    file, locator = path.rpartition("/")[2], build_source_ref(without_credentials(path))
+    path = str(local_path(source.uri)) if is_local(source.uri) else without_credentials(source.uri)
+    file, locator = path.rpartition("/")[2], build_source_ref(path)
     ids = [name for name in (layout.sample_id_field, _ID) if name is not None]
     columns = {layout.texts_field, layout.images_field, *kept, *ids, *_URL_COLUMNS}
     step = min(options.max_batch_bytes or _STEP_BYTES, _STEP_BYTES)
@@ -95,7 +135,12 @@ def _documents(
         for row in table.to_pylist():
             number += 1
             own = next((str(row[name]) for name in ids if row.get(name) not in (None, "")), None)
-            lists = UrlLists(row[layout.texts_field] or (), row[layout.images_field] or ())
+            lists = UrlLists(
+                row[layout.texts_field] or (),
+                row[layout.images_field] or (),
+                per_text=_of_entries(row, kept, spread, layout.texts_field),
+                per_image=_of_entries(row, kept, spread, layout.images_field),
+            )
             size = sum(len(text) for text in (*lists.texts, *lists.images) if isinstance(text, str))
             error = None
             if size > most:
@@ -104,7 +149,18 @@ def _documents(
             yield BlockDocument(
                 own or sample_id_of(row) or f"{file}:{number}",
                 blocks_of(lists, locators, has_store=has_store),
-                {field.name: row[name] for name, field in kept.items() if name != _ID or str(row[name]) != own},
+                {
+                    field.name: row[name]
+                    for name, field in kept.items()
+                    if name not in spread and (name != _ID or str(row[name]) != own)
+                },
                 error,
                 locator,
             )
+
+
+def _of_entries(
+    row: Mapping[str, Any], kept: Mapping[str, pa.Field], spread: Mapping[str, str], entries: str
+) -> dict[str, Any]:
+    """Return the lists of a row that have one value for each entry of the list ``entries``, by column."""
+    return {kept[name].name: row[name] for name in spread if spread[name] == entries and row[name] is not None}

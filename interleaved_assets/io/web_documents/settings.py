@@ -10,4 +10,5 @@ class UrlSettings(BaseModel):
 
     image_store: str | None = None
     """Folder or URL with tars that img2dataset downloaded, each with its Parquet file beside it. Images that are not in
-    it go to the ledger as image_not_in_store. Default none: all of them."""
+    it go to the ledger as image_not_in_store, or stay as URLs under errors.on_materialize_error = "warn". Default none:
+    all of them."""

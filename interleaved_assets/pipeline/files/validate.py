@@ -49,6 +49,8 @@ NOTE_CODES: Final[dict[str, str]] = {
     "other_format": "the name of the file says another format than its content, and shards are read by their names",
     "pages_cut_by_crawler": "the crawler stored only the beginning of pages",
     "no_text_layer": "pages of PDF files have no text, such as scans; pages_without_text of the document names them",
+    "pages_of_guessed_charset": "nothing names the charset of pages; the frequency of their characters decided",
+    "pages_with_replaced_characters": "bytes of pages are not in their charset, and became U+FFFD",
     "damaged_places": "places of the archive that cannot be read; reading goes on behind them",
     **{code: ROW_ERROR_CODES[code] for code in NOT_IN_SOURCE},
 }

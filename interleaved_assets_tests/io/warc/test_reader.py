@@ -135,7 +135,10 @@ def test_data_urls_give_their_bytes_and_fillers_are_left_out(tmp_path: Path) -> 
     uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", html)])
     assert items(uri)[1:] == [
         ("image", PNG),
-        ("image", f"image_not_in_archive: data:image/png;base64,{'!' * 18}…: no bitmap image of a known format"),
+        (
+            "image",
+            f"image_not_in_archive: data:image/png;base64,{'!' * 18}…: it is there, and no bitmap of a known format",
+        ),
     ]
     assert {row["image_url"] for row in rows(uri)} == {None}
 
@@ -209,7 +212,7 @@ def test_an_image_above_the_limits_is_an_error_and_one_that_is_none_is_said(tmp_
     too_large = "sample_too_large: https://a.example/{}.png: raise max_member_bytes or max_sample_bytes"
     assert items(uri, limits=limits)[1:] == [
         ("image", too_large.format("large")),
-        ("image", "image_not_in_archive: https://a.example/html.png: no bitmap image of a known format"),
+        ("image", "image_not_in_archive: https://a.example/html.png: it is there, and no bitmap of a known format"),
         ("image", PNG),
         ("image", too_large.format("other")),
     ]
@@ -258,3 +261,33 @@ def test_a_cut_archive_is_incomplete(tmp_path: Path) -> None:
         "https://a.example/1",
         "https://a.example/2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("cp932", "この段落は日本語で書かれていて、文字コードはどこにも示されていません。"),
+        ("cp1251", "Этот абзац написан по-русски, и кодировка страницы нигде не указана."),
+        ("gb18030", "这一段是用中文写的，页面上没有任何地方说明它的字符编码。"),
+        ("cp1252", "Déjà vu: « le café » naïf où l’été était très long, façade à côté."),
+    ],
+)
+def test_a_page_that_nothing_labels_is_read_by_its_characters(tmp_path: Path, codec: str, text: str) -> None:
+    notes = Counter[str]()
+    body = f"<script>var latin = 'letters';</script><p>{text * 4}".encode(codec)
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, content_type="text/html")])
+    assert items(uri, notes=notes) == [("text", text * 4)]
+    assert notes == ({} if codec == "cp1252" else {"pages_of_guessed_charset": 1})
+
+
+def test_bytes_that_the_stated_charset_does_not_have_are_noted(tmp_path: Path) -> None:
+    notes = Counter[str]()
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", f"<p>{WORDS}".encode() + b"caf\xe9")])
+    assert items(uri, notes=notes) == [("text", f"{WORDS}caf\ufffd")]
+    assert notes == {"pages_with_replaced_characters": 1}
+
+
+def test_the_whole_address_of_an_absent_image_is_in_its_error(tmp_path: Path) -> None:
+    url = f"https://a.example/{'x' * 1000}.png?w=1"
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", f"<p>{WORDS}</p><img src='{url}'>")])
+    assert items(uri)[1] == ("image", f"image_not_in_archive: {url}")

@@ -9,7 +9,9 @@ import pytest
 
 from interleaved_assets.io.formats.registry import JSONL
 from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.web_documents import jsonl
 from interleaved_assets.io.web_documents.jsonl import read_jsonl
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError
@@ -192,3 +194,40 @@ def test_a_store_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other/0.parquet")
     with pytest.raises(ShardError, match=r"0\.parquet is not a list of images .* lacks the columns url, key"):
         read(path, tmp_path / "other")
+
+
+def test_half_a_surrogate_pair_in_a_url_is_an_error_of_its_row(tmp_path: Path) -> None:
+    """JSON can spell it, and no URL of a store has it."""
+    images = write_store(tmp_path / "store", [1])
+    document = {"texts": [None, None], "images": ["https://a.example/\ud800.png", image_url(1)]}
+    rows = read(written(tmp_path / "a.jsonl", document), tmp_path / "store").to_pylist()
+    assert rows[1]["materialize_error"] == "invalid_token: an entry of images is not Unicode"
+    assert rows[2]["binary_content"] == images[image_url(1)]
+
+
+def test_the_whole_url_of_an_absent_image_is_in_its_error(tmp_path: Path) -> None:
+    url = f"{SITE}/{'x' * 1000}.jpg?size=large"
+    rows = read(written(tmp_path / "a.jsonl", {"texts": [None], "images": [url]})).to_pylist()
+    assert url in rows[1]["materialize_error"]
+
+
+def test_lists_of_texts_and_images_are_spread_over_their_rows(tmp_path: Path) -> None:
+    lists = {"texts": ["a", None, "b", None], "images": [None, image_url(1), None, image_url(2)]}
+    spread = {"url": "spread", **lists, "alts": ["one", {"two": 2}], "scores": [0.1, 0.2], "image_url": ["x", "y"]}
+    uneven = {"url": "uneven", **lists, "alts": ["one"], "scores": [0.5]}
+    layout = ShardLayout(per_image_fields=("alts", "image_url"), per_text_fields=("scores",))
+    rows = read(written(tmp_path / "a.jsonl", spread, uneven), layout=layout).to_pylist()
+    found = [(row["alts"], row["scores"], row["image_url_"]) for row in rows]
+    assert found == [
+        *[(None, None, None), (None, "0.1", None), ('"one"', None, "x"), (None, "0.2", None), ('{"two":2}', None, "y")],
+        *[('["one"]', "[0.5]", None), *[(None, None, None)] * 4],
+    ]
+
+
+def test_a_signed_url_is_no_part_of_an_id_or_a_locator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.jsonl", {"texts": ["a"], "images": []})
+    monkeypatch.setattr(jsonl, "open_input", lambda *_: path.open("rb"))
+    signed = "https://user:word@a.example/a.jsonl?X-Amz-Signature=5ec2e7"
+    table = pa.concat_tables(read_jsonl(signed, ReadOptions(), UrlSettings()))
+    assert table["sample_id"].unique().to_pylist() == ["a.jsonl:1"]
+    assert parse_source_ref(table["source_ref"][0].as_py()).path == "https://a.example/a.jsonl"

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from interleaved_assets.io import read_shard
 from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.web_documents.parquet import has_url_lists, read_url_parquet
 from interleaved_assets.io.web_documents.settings import UrlSettings
@@ -101,3 +103,15 @@ def test_batches_are_bounded_and_a_file_without_rows_gives_one_table(tmp_path: P
     pq.write_table(pq.read_table(path).slice(0, 0), path)
     (empty,) = read_url_parquet(str(path), ReadOptions(), UrlSettings())
     assert (empty.num_rows, empty.schema) == (0, parts[0].schema)
+
+
+def test_lists_of_images_and_texts_are_spread_over_their_rows(tmp_path: Path) -> None:
+    layout = ShardLayout(per_image_fields=("alts",), per_text_fields=("scores", "whole"))
+    lists = {"images": [image_url(1), None, image_url(2)], "texts": [None, "t", None], "whole": [1, 2]}
+    path = obelics(tmp_path / "a.parquet", {**lists, "alts": ["a", "b"], "scores": [0.5]}, {**lists, "alts": None})
+    notes = Counter[str]()
+    table = read(path, layout=layout, notes=notes)
+    found = [(row["alts"], row["scores"], row["whole"]) for row in table.to_pylist()]
+    assert found[:4] == [(None, None, [1, 2]), ("a", None, None), (None, 0.5, None), ("b", None, None)]
+    assert found[4:] == [(None, None, [1, 2]), *[(None, None, None)] * 3]
+    assert notes == {"uneven_lists": 1}

@@ -215,6 +215,24 @@ def test_documents_with_urls_get_their_images_from_the_store(tmp_path: Path) -> 
     assert states(settings) == {"a.jsonl": "complete"}
 
 
+def test_under_warn_images_that_the_store_lacks_stay_with_their_url(tmp_path: Path) -> None:
+    """Also in the final tar, from which this package reads them again; other readers see no image there."""
+    (tmp_path / "raw").mkdir(exist_ok=True)
+    document = {"url": "d", "texts": ["a text", None], "images": [None, image_url(9)]}
+    (tmp_path / "raw/a.jsonl").write_bytes(lines(document))
+    policies = '[errors]\non_materialize_error = "warn"\n[selection]\non_score_error = "warn"\n'
+    settings = project(tmp_path, policies)
+    record = through(settings, "a.jsonl")
+    rows = pa.concat_tables(read_shard(str(tmp_path / "out/tars/a.jsonl.tar"))).to_pylist()
+    assert [(row["position"], row["modality"], row["image_url"]) for row in rows] == [
+        (-1, "metadata", None),
+        (0, "text", None),
+        (1, "image", image_url(9)),
+    ]
+    assert record.counts_out.images == 1
+    assert states(settings) == {"a.jsonl": "complete"}
+
+
 def test_another_store_makes_the_documents_with_urls_alone_stale(tmp_path: Path) -> None:
     write_store(tmp_path / "store", [1])
     write_store(tmp_path / "larger", [1, 9])
