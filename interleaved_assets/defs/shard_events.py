@@ -9,7 +9,7 @@ from interleaved_assets.defs.metadata import rounded, shard_metadata, version_ta
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.private import TargetMaterialization
 from interleaved_assets.model.errors import InterleavedError, describe
-from interleaved_assets.pipeline.checks.keep_rate import keep_rate, keep_rates_of
+from interleaved_assets.pipeline.checks.keep_rate_within_bounds import keep_rate, keep_rates_of
 from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS, Basis, Verdict, combine
 from interleaved_assets.pipeline.run.failures import Failure
 from interleaved_assets.pipeline.run.record import Record
@@ -41,7 +41,7 @@ def record_success(
         input_events: for each input, the id of the event with the version that was used, if there is one.
     """
     record = outcome.record
-    basis = Basis(settings)
+    basis = Basis(settings, stage)
     # judged before anything is logged: if a check raises, the shard does not count as materialized
     verdict = combine({check: check.judge(record, basis) for check in stage.checks if not check.compares})
     context.log_event(
@@ -100,7 +100,7 @@ def record_comparisons(
     elsewhere = sorted(made - recorded.keys())
     rates = keep_rates_of(elsewhere, stage, settings)
     here = {key: keep_rate(shard.record) for key, shard in recorded.items()}
-    basis = Basis(settings, rates | {key: rate for key, rate in here.items() if rate is not None})
+    basis = Basis(settings, stage, rates | {key: rate for key, rate in here.items() if rate is not None})
     for key, shard in recorded.items():
         for check in stage.checks:
             if check.compares:

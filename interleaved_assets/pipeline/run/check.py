@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from interleaved_assets.pipeline.run.stage import Stage
 
 Severity = Literal["WARN", "ERROR"]
 _FAILED: Final[Mapping[Severity, str]] = MappingProxyType({"WARN": "warning", "ERROR": "error"})
@@ -26,9 +29,10 @@ class Verdict(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """The settings and the figures of other shards with which records are compared."""
+    """The settings, the stage and the figures of other shards with which records are compared."""
 
     settings: Settings
+    stage: "Stage"
     keep_rates: Mapping[str, float] = NO_OTHERS
     """By shard, the share of rows that selection kept, 0 to 1; for checks that compare shards."""
 

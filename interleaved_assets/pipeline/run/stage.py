@@ -14,6 +14,7 @@ from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.run.check import ShardCheck
 from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import Facts, OutputFile, Record
+from interleaved_assets.scoring.protocol.scorer import Range
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
@@ -173,6 +174,7 @@ class Stage:
             and the code version does not depend on them, since not every machine has them.
         checks: judge each shard after the stage.
         columns: returns the columns of its table under the settings; none if its output is no table of known columns.
+        ranges: returns the range of the values of columns that have one.
         made_from: returns the input columns that the values of a column are made from.
         decided_by: returns the input columns that decide which rows the output has; none if it has all.
         display: its appearance in the UI.
@@ -190,6 +192,7 @@ class Stage:
     packages: Callable[[Settings], Collection[str]] = lambda _: ()
     checks: tuple[ShardCheck, ...] = ()
     columns: Callable[[Settings], Sequence[Column]] = lambda _: ()
+    ranges: Callable[[Settings], Mapping[str, Range]] = lambda _: {}
     made_from: Callable[[str, Settings], tuple[SourceColumn, ...]] = lambda *_: ()
     decided_by: Callable[[Settings], tuple[SourceColumn, ...]] = lambda _: ()
     display: StageDisplay = PLAIN

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import IMAGE_KEY
-from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.checks.schemas import CLIP_SCORE_SCHEMA
-from interleaved_assets.pipeline.checks.scores import CLIP_SCORES_IN_RANGE, EVERY_IMAGE_SCORED
+from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
+from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
+from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
 from interleaved_assets.pipeline.run.stage import (
     Stage,
     StageDisplay,
@@ -18,7 +19,7 @@ from interleaved_assets.pipeline.run.stage import (
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.scoring.clip import identity
-from interleaved_assets.scoring.clip.columns import clip_columns
+from interleaved_assets.scoring.clip.columns import clip_columns, clip_ranges
 from interleaved_assets.scoring.scores.clip import CLIP
 from interleaved_assets.settings import Settings
 
@@ -39,8 +40,9 @@ def declare(settings: Settings, before: Sequence[Stage]) -> Stage | None:
         together=work_together(WORK),
         files=_files,
         packages=lambda _: CLIP.packages,
-        checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, CLIP_SCORES_IN_RANGE, CLIP_SCORE_SCHEMA),
+        checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, SCORES_IN_RANGE, SCHEMA_CANONICAL),
         columns=lambda settings: clip_columns(settings.clip),
+        ranges=lambda settings: clip_ranges(settings.clip),
         made_from=lambda column, _: columns_of(rows, *_scored_by_clip(column)),
         output=OUTPUT,
         display=StageDisplay(

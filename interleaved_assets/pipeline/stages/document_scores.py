@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import IMAGE_KEY
-from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.checks.schemas import DOCUMENT_SCORE_SCHEMA
-from interleaved_assets.pipeline.checks.scores import DOCUMENT_SCORES_IN_RANGE, EVERY_DOCUMENT_SCORED
+from interleaved_assets.pipeline.checks.every_document_scored import EVERY_DOCUMENT_SCORED
+from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
+from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
 from interleaved_assets.pipeline.run.stage import (
     SourceColumn,
     Stage,
@@ -24,6 +25,7 @@ from interleaved_assets.scoring.protocol.registry import (
     document_fields_of,
     score_columns,
     score_files,
+    score_ranges,
     scoring_packages,
     scoring_version,
 )
@@ -47,8 +49,9 @@ def declare(_: Settings, before: Sequence[Stage]) -> Stage:
         prepare=preparation(PREPARE),
         files=lambda settings: list_versions(score_files(settings.documents)),
         packages=lambda settings: scoring_packages(settings.documents),
-        checks=(ROWS_WITHOUT_ERROR, EVERY_DOCUMENT_SCORED, DOCUMENT_SCORES_IN_RANGE, DOCUMENT_SCORE_SCHEMA),
+        checks=(ROWS_WITHOUT_ERROR, EVERY_DOCUMENT_SCORED, SCORES_IN_RANGE, SCHEMA_CANONICAL),
         columns=lambda settings: score_columns(settings.documents),
+        ranges=lambda settings: score_ranges(settings.documents),
         made_from=lambda column, settings: _made_from(column, settings, rows),
         output=OUTPUT,
         display=StageDisplay(

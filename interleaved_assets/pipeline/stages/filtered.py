@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
-from interleaved_assets.pipeline.checks.keep_rate import KEEP_RATE
-from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
+from interleaved_assets.pipeline.checks.keep_rate_within_bounds import KEEP_RATE
+from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
+from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
+from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
 from interleaved_assets.pipeline.run.stage import (
     SourceColumn,
     Stage,
@@ -38,7 +40,7 @@ def declare(_: Settings, before: Sequence[Stage]) -> Stage:
         version=4,
         settings=_settings,
         run=work(WORK),
-        checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE, KEEP_RATE),
+        checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE, KEEP_RATE),
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, _: columns_of(rows, column),
         decided_by=lambda settings: _decided_by(settings, rows, scored),

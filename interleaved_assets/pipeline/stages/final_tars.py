@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.pipeline.checks.rows import READS_BACK, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.reads_back import READS_BACK
+from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
+from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, work
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.pipeline.checks.rows import ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
+from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, with_image_scores, work
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT as NAME

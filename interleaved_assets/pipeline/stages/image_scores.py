@@ -5,13 +5,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import IMAGE_KEY
-from interleaved_assets.pipeline.checks.rows import ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.checks.schemas import IMAGE_SCORE_SCHEMA
-from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE
+from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
+from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
+from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
 from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, columns_of, preparation, work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_columns, scoring_packages, scoring_version
+from interleaved_assets.scoring.protocol.registry import (
+    ERROR_COLUMN,
+    score_columns,
+    score_ranges,
+    scoring_packages,
+    scoring_version,
+)
 from interleaved_assets.settings import Settings
 
 PREPARE: Final = "interleaved_assets.pipeline.tasks.image_scores:prepare"
@@ -29,8 +36,9 @@ def declare(_: Settings, __: Sequence[Stage]) -> Stage:
         run=work(WORK),
         prepare=preparation(PREPARE),
         packages=lambda settings: scoring_packages(settings.scoring),
-        checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, IMAGE_SCORES_IN_RANGE, IMAGE_SCORE_SCHEMA),
+        checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, SCORES_IN_RANGE, SCHEMA_CANONICAL),
         columns=lambda settings: score_columns(settings.scoring),
+        ranges=lambda settings: score_ranges(settings.scoring),
         made_from=lambda column, _: columns_of(NORMALIZED, *_scored(column)),
         output=OUTPUT,
         display=StageDisplay(

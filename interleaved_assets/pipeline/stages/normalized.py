@@ -6,9 +6,11 @@ from typing import Final
 from interleaved_assets.io.formats.registry import TAR, format_named
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
-from interleaved_assets.pipeline.checks.layout import LAYOUT
-from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR, ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
+from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
+from interleaved_assets.pipeline.checks.layout_as_expected import LAYOUT
+from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
+from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
+from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import (
     Stage,
@@ -36,7 +38,7 @@ def declare(_: Settings, __: Sequence[Stage]) -> Stage:
         settings=_settings,
         run=work(WORK),
         source_inputs=_format_version,
-        checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
+        checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE),
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
         output=OUTPUT,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
-from interleaved_assets.pipeline.checks.rows import KEYS_UNIQUE, ROWS_ACCOUNTED_FOR
-from interleaved_assets.pipeline.checks.schemas import ROW_SCHEMA
+from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
+from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
+from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
 from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, columns_of, work
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stages.names import REWRITTEN as NAME
@@ -26,7 +27,7 @@ def declare(settings: Settings, _: Sequence[Stage]) -> Stage | None:
         version=1,
         settings=lambda settings: settings.rewriting.model_dump(mode="json"),
         run=work(WORK),
-        checks=(ROWS_ACCOUNTED_FOR, ROW_SCHEMA, KEYS_UNIQUE),
+        checks=(ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE),
         columns=lambda _: INTERLEAVED_COLUMNS,
         made_from=lambda column, _: columns_of(NORMALIZED, column),
         decided_by=lambda _: columns_of(NORMALIZED, "modality", "text_content"),

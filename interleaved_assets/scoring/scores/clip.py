@@ -14,7 +14,7 @@ CLIP: Final = Scorer(
         "clip_text_position": "int32",
         "aesthetic_score": "double",
         "nsfw_clip_score": "double",
-        EMBEDDING: "list<item: halffloat>",
+        EMBEDDING: "fixed_size_list<item: halffloat>[*]",
         "clip_error": "string",
     },
     packages=("open_clip_torch", "pillow", "torch"),

@@ -2,13 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.checks.keep_rate import evenly, judge_keep_rate, keep_rates_of
-from interleaved_assets.pipeline.run.check import Basis
+from interleaved_assets.pipeline.checks.keep_rate_within_bounds import evenly, judge_keep_rate, keep_rates_of
 from interleaved_assets.pipeline.run.record import Counts, Record, write_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
-from interleaved_assets_tests.pipeline.checks.records import record
+from interleaved_assets_tests.pipeline.checks.records import basis_of, record
 
 STAGE = stage_dag(Settings())["filtered"]
 
@@ -21,7 +20,7 @@ def kept(rows: int, of: int = 10, shard: str = "a") -> Record:
     ("rows", "passed", "said"), [(2, True, "20.0% of 10 rows kept;"), (1, False, "10.0% of 10 rows kept, outside")]
 )
 def test_fixed_bounds(tmp_path: Path, rows: int, passed: bool, said: str) -> None:
-    basis = Basis(project(tmp_path, "[checks]\nmin_keep_rate = 0.2\nmax_keep_rate = 0.9\n"))
+    basis = basis_of(tmp_path, "[checks]\nmin_keep_rate = 0.2\nmax_keep_rate = 0.9\n", "filtered")
     verdict = judge_keep_rate(kept(rows), basis)
     assert (verdict.passed, verdict.severity) == (passed, "WARN" if passed else "ERROR")
     assert verdict.summary.startswith(said)
@@ -35,14 +34,14 @@ def test_a_shard_that_loses_nearly_all_images_is_an_error_by_default_whatever_th
     found = kept(60, of=100).model_copy(
         update={"counts_in": Counts(rows=100, images=50), "counts_out": Counts(rows=60, images=2)}
     )
-    verdict = judge_keep_rate(found, Basis(project(tmp_path), {str(number): 0.6 for number in range(9)}))
+    verdict = judge_keep_rate(found, basis_of(tmp_path, others={str(number): 0.6 for number in range(9)}))
     assert (verdict.passed, verdict.severity, verdict.figures["image_keep_rate"]) == (False, "ERROR", 0.04)
     assert "60.0% of 100 rows kept, 4.0% of 50 images, below 5.0%" in verdict.summary
 
 
 def test_a_keep_rate_far_from_the_median_of_other_shards_is_a_warning(tmp_path: Path) -> None:
     others = {"b": 0.8, "c": 0.82, "d": 0.79, "e": 0.8, "f": 0.0}  # one odd shard does not move the median
-    basis = Basis(project(tmp_path), others)
+    basis = basis_of(tmp_path, others=others)
     near = judge_keep_rate(kept(6), basis)
     assert (near.passed, near.summary) == (True, "60.0% of 10 rows kept; the median of 5 other shards is 80.0%")
     assert near.figures["distance_from_median"] == pytest.approx(0.2)
@@ -53,15 +52,16 @@ def test_a_keep_rate_far_from_the_median_of_other_shards_is_a_warning(tmp_path: 
 
 def test_a_shard_is_not_compared_with_itself_nor_with_too_few(tmp_path: Path) -> None:
     others = {"a": 0.8, "b": 0.8, "c": 0.8, "d": 0.8, "e": 0.8}
-    verdict = judge_keep_rate(kept(1), Basis(project(tmp_path), others))
+    verdict = judge_keep_rate(kept(1), basis_of(tmp_path, others=others))
     assert (verdict.passed, verdict.figures["other_shards"]) == (True, 4)
     assert (
-        judge_keep_rate(kept(1), Basis(project(tmp_path, "[checks]\nmin_other_shards = 4\n"), others)).passed is False
+        judge_keep_rate(kept(1), basis_of(tmp_path, "[checks]\nmin_other_shards = 4\n", "filtered", others)).passed
+        is False
     )
 
 
 def test_a_shard_without_rows_passes(tmp_path: Path) -> None:
-    assert judge_keep_rate(kept(0, of=0), Basis(project(tmp_path, "[checks]\nmin_keep_rate = 0.5\n"))).passed
+    assert judge_keep_rate(kept(0, of=0), basis_of(tmp_path, "[checks]\nmin_keep_rate = 0.5\n", "filtered")).passed
 
 
 def write(settings: Settings, found: Record, code_version: str) -> None:

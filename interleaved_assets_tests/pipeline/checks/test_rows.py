@@ -2,16 +2,18 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.pipeline.checks.rows import judge_balance, judge_errors, judge_read_back, judge_unique
+from interleaved_assets.pipeline.checks.keys_unique import judge_unique
+from interleaved_assets.pipeline.checks.reads_back import judge_read_back
+from interleaved_assets.pipeline.checks.rows_accounted_for import judge_balance
+from interleaved_assets.pipeline.checks.rows_without_error import judge_errors
 from interleaved_assets.pipeline.run.check import Basis
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets_tests.documents import project
-from interleaved_assets_tests.pipeline.checks.records import record
+from interleaved_assets_tests.pipeline.checks.records import basis_of, record
 
 
 @pytest.fixture
 def basis(tmp_path: Path) -> Basis:
-    return Basis(project(tmp_path, "[errors]\nmax_error_rate = 0.2\n"))
+    return basis_of(tmp_path, "[errors]\nmax_error_rate = 0.2\n")
 
 
 def test_rows_accounted_for(basis: Basis) -> None:

@@ -4,17 +4,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.pipeline.checks.scores import judge_clip_ranges, judge_complete, judge_image_ranges
+from interleaved_assets.pipeline.checks.every_image_scored import judge_complete
+from interleaved_assets.pipeline.checks.scores_in_range import judge_ranges
 from interleaved_assets.pipeline.run.check import Basis
 from interleaved_assets.pipeline.run.record import Counts, Extent
 from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
-from interleaved_assets_tests.documents import project
-from interleaved_assets_tests.pipeline.checks.records import record
+from interleaved_assets_tests.pipeline.checks.records import basis_of, record
 
 
 @pytest.fixture
 def basis(tmp_path: Path) -> Basis:
-    return Basis(project(tmp_path))
+    return basis_of(tmp_path, stage="image_scores")
 
 
 def extent(low: float, high: float, not_finite: int = 0) -> Extent:
@@ -50,7 +50,7 @@ def test_a_row_with_neither_score_nor_reason_is_not_complete(basis: Basis) -> No
 
 def test_image_scores_in_range(basis: Basis) -> None:
     good = record(extents={"width": extent(1, 9), "aspect_ratio": extent(0.5, 2), "sharpness": extent(0, 1e6)})
-    verdict = judge_image_ranges(good, basis)
+    verdict = judge_ranges(good, basis)
     assert (verdict.passed, verdict.summary) == (True, "3 columns of scores within their ranges")
     assert (verdict.figures["sharpness_min"], verdict.figures["sharpness_max"]) == (0, 1e6)
 
@@ -68,7 +68,7 @@ def test_image_scores_in_range(basis: Basis) -> None:
     ],
 )
 def test_image_scores_out_of_range(basis: Basis, column: str, reaches: Extent, problem: str) -> None:
-    verdict = judge_image_ranges(record(extents={"height": extent(1, 2), column: reaches}), basis)
+    verdict = judge_ranges(record(extents={"height": extent(1, 2), column: reaches}), basis)
     assert (verdict.passed, verdict.severity, verdict.summary) == (False, "ERROR", problem)
     assert verdict.figures["columns_out_of_range"] == 1
 
@@ -81,9 +81,9 @@ def own_scorer() -> Iterator[None]:
 
 
 def test_a_custom_scorer_declares_its_range(own_scorer: None, tmp_path: Path) -> None:
-    basis = Basis(project(tmp_path, '[scoring]\nscorers = ["own"]\n[selection]\norder = []\n'))
-    assert judge_image_ranges(record(extents={"own": extent(0, 255)}), basis).passed
-    verdict = judge_image_ranges(record(extents={"own": extent(0, 256)}), basis)
+    basis = basis_of(tmp_path, '[scoring]\nscorers = ["own"]\n[selection]\norder = []\n', "image_scores")
+    assert judge_ranges(record(extents={"own": extent(0, 255)}), basis).passed
+    verdict = judge_ranges(record(extents={"own": extent(0, 256)}), basis)
     assert (verdict.passed, verdict.summary) == (False, "own: values from 0 to 256, outside of 0 to 255")
 
 
@@ -102,11 +102,11 @@ def test_a_custom_scorer_declares_its_range(own_scorer: None, tmp_path: Path) ->
 )
 def test_clip_scores_in_range(tmp_path: Path, column: str, reaches: Extent, passed: bool) -> None:
     heads = '[clip.heads.a]\npath = "a.pth"\nkind = "aesthetic"\n[clip.heads.n]\npath = "n.pth"\nkind = "nsfw"\n'
-    basis = Basis(project(tmp_path, f"[clip]\nenabled = true\nmodel = 'm'\npretrained = 'p'\n{heads}"))
-    verdict = judge_clip_ranges(record(extents={column: reaches}), basis)
+    basis = basis_of(tmp_path, f"[clip]\nenabled = true\nmodel = 'm'\npretrained = 'p'\n{heads}", "clip_scores")
+    verdict = judge_ranges(record(extents={column: reaches}), basis)
     assert (verdict.passed, verdict.figures["columns_out_of_range"]) == (passed, int(not passed))
 
 
-@pytest.mark.parametrize("judge", [judge_complete, judge_image_ranges, judge_clip_ranges])
+@pytest.mark.parametrize("judge", [judge_complete, judge_ranges])
 def test_a_record_without_the_figures_fails(basis: Basis, judge) -> None:
     assert not judge(record(rows_in=5, rows_out=5), basis).passed

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import IncompleteShard, UnexpectedLayout
-from interleaved_assets.pipeline.checks.layout import LAYOUT
-from interleaved_assets.pipeline.checks.scores import EVERY_IMAGE_SCORED
-from interleaved_assets.pipeline.run.check import Basis
+from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
+from interleaved_assets.pipeline.checks.layout_as_expected import LAYOUT
+from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -24,6 +24,10 @@ DROP_ROW = '[errors]\non_materialize_error = "drop_row"\n'
 
 def normalize(settings: Settings, key: str = "a") -> Record:
     return take_through(stage_dag(settings)["normalized"], key, settings).record
+
+
+def judged(check: ShardCheck, record: Record, settings: Settings) -> Verdict:
+    return check.judge(record, Basis(settings, stage_dag(settings)[record.stage]))
 
 
 def outputs(folder: Path) -> list[Path]:
@@ -106,10 +110,10 @@ def test_the_bounds_are_settings(tmp_path: Path) -> None:
     assert {name.partition(".")[2] for name in published} == {"json", "txt"}
     assert len(pq.read_table(records["normalized"].outputs["rows"].uri)["_unreferenced_members"][0]) == 2
     # the checks say so, judged with the bounds as they are now
-    verdict = LAYOUT.judge(records["normalized"], Basis(project(tmp_path)))
+    verdict = judged(LAYOUT, records["normalized"], project(tmp_path))
     assert (verdict.passed, verdict.severity) == (False, "ERROR")
     assert "20 of 20 samples yield no text and no image" in verdict.summary
-    verdict = EVERY_IMAGE_SCORED.judge(records["image_scores"], Basis(settings))
+    verdict = judged(EVERY_IMAGE_SCORED, records["image_scores"], settings)
     assert not verdict.passed
     assert verdict.summary == (
         "nothing to score: all 20 images of the shard are named by no document, or dropped for errors"
@@ -119,7 +123,7 @@ def test_the_bounds_are_settings(tmp_path: Path) -> None:
 def test_documents_in_part_empty_and_an_empty_tar_pass(tmp_path: Path) -> None:
     settings = project(tmp_path)
     write_shard(tmp_path / "raw/a.tar", {"full": document("text")} | {f"{number}": document() for number in range(9)})
-    verdict = LAYOUT.judge(normalize(settings), Basis(settings))
+    verdict = judged(LAYOUT, normalize(settings), settings)
     assert verdict.passed
     assert verdict.figures == {
         "samples": 10,
@@ -128,7 +132,7 @@ def test_documents_in_part_empty_and_an_empty_tar_pass(tmp_path: Path) -> None:
         "unreferenced_images": 0,
     }
     write_shard(tmp_path / "raw/b.tar", {})
-    assert LAYOUT.judge(normalize(settings, "b"), Basis(settings)).passed
+    assert judged(LAYOUT, normalize(settings, "b"), settings).passed
 
 
 def test_unreferenced_images_are_left_out_counted_and_kept_on_request(tmp_path: Path) -> None:

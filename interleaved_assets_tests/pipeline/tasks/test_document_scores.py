@@ -7,7 +7,7 @@ import pytest
 
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
-from interleaved_assets.pipeline.checks.scores import judge_documents_complete
+from interleaved_assets.pipeline.checks.every_document_scored import judge_documents_complete
 from interleaved_assets.pipeline.run.check import Basis
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
@@ -39,15 +39,15 @@ def test_one_row_for_each_document_and_each_text(tmp_path: Path) -> None:
         | {"images_per_word": 1.0, "texts": 0, "longest_text": 0},
     ]
     assert (record.counts_in.samples, record.counts_in.texts, record.counts_out.rows) == (2, 2, 4)
-    verdict = judge_documents_complete(record, Basis(settings))
+    verdict = judge_documents_complete(record, Basis(settings, stage_dag(settings)["document_scores"]))
     assert (verdict.passed, verdict.summary) == (
         True,
         "4 rows for 2 documents and 2 texts, 0 of them with a reason instead",
     )
     silent = record.model_copy(update={"counted": {"rows_without_score_or_reason": 1}})
-    assert not judge_documents_complete(silent, Basis(settings)).passed
+    assert not judge_documents_complete(silent, Basis(settings, stage_dag(settings)["document_scores"])).passed
     lacking = record.model_copy(update={"counts_out": record.counts_out.model_copy(update={"rows": 3})})
-    assert not judge_documents_complete(lacking, Basis(settings)).passed
+    assert not judge_documents_complete(lacking, Basis(settings, stage_dag(settings)["document_scores"])).passed
 
 
 def test_only_settings_of_documents_make_the_scores_stale(tmp_path: Path) -> None:
@@ -161,4 +161,4 @@ def test_a_text_that_was_not_read_has_its_reason_instead_of_scores(tmp_path: Pat
     assert [row["words"] for row in scores] == [2, 2, None]
     assert [row["score_error"] for row in scores] == [None, None, "missing_source: gone"]
     assert sum(record.errors.values()) == 1
-    assert judge_documents_complete(record, Basis(settings)).passed
+    assert judge_documents_complete(record, Basis(settings, stage_dag(settings)["document_scores"])).passed

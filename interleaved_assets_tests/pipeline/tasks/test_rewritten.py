@@ -69,7 +69,8 @@ def test_texts_are_changed_and_dropped_and_the_rest_is_as_before(tmp_path: Path,
         (15, None),
         (22, None),
     ]
-    verdicts = [check.judge(record, Basis(settings)) for check in stage_dag(settings)["rewritten"].checks]
+    stage = stage_dag(settings)["rewritten"]
+    verdicts = [check.judge(record, Basis(settings, stage)) for check in stage.checks]
     assert [verdict.passed for verdict in verdicts] == [True, True, True]
 
 
