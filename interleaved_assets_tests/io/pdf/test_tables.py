@@ -50,7 +50,7 @@ def test_a_cell_over_two_columns_stands_in_the_first(tmp_path: Path) -> None:
 
 def test_texts_that_touch_are_parted_by_the_line_between_them(tmp_path: Path) -> None:
     page = GRID + cells(
-        (54, 585, "Name"), (154, 585, "City"), (94, 565, "Long name"), (153, 565, "Bern"), (54, 545, "Bo")
+        (54, 585, "Name"), (154, 585, "City"), (87, 565, "Long name"), (153, 565, "Bern"), (54, 545, "Bo")
     )
     assert tables(tmp_path, page)[0][1].splitlines()[2] == "| Long name | Bern |"
 
