@@ -39,6 +39,7 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "truncated_shard": "the shard ends in the middle of this sample",
     "undecodable_page": "the body of a web page is not in the encoding that its server named",
     "unreadable_page": "a page of a PDF file cannot be parsed",
+    "model_failed": "the model that reads pages gave no answer, or none of the form asked for",
     "image_too_large": "an image of a PDF file has too many pixels to be unpacked",
     "image_not_in_archive": "the page shows an image that its web archive does not have, or has as no bitmap",
     "image_not_in_store": "the document names an image that the store of images does not have",

@@ -57,7 +57,9 @@ def _parse(request: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_REAL, max(request["max_seconds"], 1e-6))  # 0 would be no limit
     for head, contents in _frames(request["path"], request):
+        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)  # the reader may be slow
         _write(head, contents)
+        signal.setitimer(signal.ITIMER_REAL, max(left, 1e-6))
 
 
 def _write(head: dict[str, Any], contents: list[bytes]) -> None:
@@ -107,16 +109,40 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
     blocks: list[dict[str, Any]] = []
     contents: list[bytes] = []
     before = places(found, [box for _, box in images])
+    shown = _shown_box(page)
     for at in range(len(found) + 1):
-        for (image, _), place in zip(images, before, strict=True):
+        for (image, box), place in zip(images, before, strict=True):
             if place == at:
-                blocks.append(image_block(image, contents, marks))
+                blocks.append({**image_block(image, contents, marks), "box": _in_thousandths(box, shown)})
         if at < len(found):
             blocks.append({"table" if found[at].is_table else "text": found[at].text})
     has_text = bool(found)
-    if not has_text and options["page_images"] and not _is_scan(page, [box for _, box in images]):
+    head = {"page": number, "blocks": blocks, "has_text": has_text}
+    if options["model_url"] is not None and (options["model_pages"] == "all" or not has_text):
+        rendered = _rendered(page, contents, options["page_dpi"])
+        if rendered["image"] is None:
+            blocks.append(rendered)
+        else:
+            head["page_image"] = rendered["image"]
+    elif not has_text and options["page_images"] and not _is_scan(page, [box for _, box in images]):
         blocks.append(_rendered(page, contents, options["page_dpi"]))
-    return {"page": number, "blocks": blocks, "has_text": has_text}, contents
+    return head, contents
+
+
+def _shown_box(page: Any) -> Box:
+    """Return the part of the page that is shown, turned as the objects are."""
+    return page_matrix(page).box(Box(*page.get_cropbox()))
+
+
+def _in_thousandths(box: Box, shown: Box) -> tuple[float, float, float, float]:
+    """Return left, top, right and bottom from the top left of the page, which is 1000 wide and high."""
+    across, down = 1000 / max(shown.width, 1e-6), 1000 / max(shown.height, 1e-6)
+    return (
+        (box.left - shown.left) * across,
+        (shown.top - box.top) * down,
+        (box.right - shown.left) * across,
+        (shown.top - box.bottom) * down,
+    )
 
 
 def _is_scan(page: Any, images: list[Box]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.pdf.model import PageModel
 from interleaved_assets.io.pdf.parser import parser
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_tables
@@ -56,6 +57,7 @@ def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDoc
     error: str | None = None
     ended: str | None = None
     refused: str | None = None
+    model = None if settings.model_url is None else PageModel(settings)
     pages = read = size = 0
     with local_copy(uri, options.storage_options) as copy, parser() as lent:
         for head, contents in lent.frames(copy, settings):
@@ -69,6 +71,9 @@ def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDoc
                 pages, about = head["pages"], head["about"]
                 continue
             read = head["page"]
+            found = head["blocks"]
+            if model is not None and "page_image" in head:
+                found, contents = model.read(head, contents)
             size += sum(map(len, contents))
             if size > options.limits.max_sample_bytes:
                 error = row_error("sample_too_large", f"page {read}: raise max_sample_bytes")
@@ -77,7 +82,7 @@ def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDoc
                 blocks.append(Block("text", error=row_error("unreadable_page", f"page {read}: {head['error']}")))
             elif not head["has_text"]:
                 without_text.append(read)
-            blocks += [_block(block, contents, read, options) for block in head["blocks"]]
+            blocks += [_block(block, contents, read, options) for block in found]
     if refused is not None:
         raise ShardError(f"{uri} cannot be read as PDF: {_reason(refused)}")
     if ended is not None and not pages:
@@ -103,7 +108,10 @@ def _block(block: dict[str, Any], contents: list[bytes], page: int, options: Rea
     if "text" in block:
         return Block("text", block["text"], fields=fields)
     if "table" in block:
-        return Block("table", block["table"], fields=fields)
+        is_html = block["table"].lstrip().startswith("<")
+        return Block("table", block["table"], content_type="text/html" if is_html else None, fields=fields)
+    if "image" not in block:
+        return Block("text", error=block["error"], fields=fields)
     if block["image"] is None:
         return Block("image", error=block["error"], fields=fields)
     content = contents[block["image"]]

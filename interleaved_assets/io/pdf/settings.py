@@ -1,6 +1,8 @@
 """The settings of reading PDF files."""
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field
+from typing import Literal, Self
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, model_validator
 
 
 class PdfSettings(BaseModel):
@@ -18,6 +20,21 @@ class PdfSettings(BaseModel):
     min_image_side: int = Field(default=16, ge=1, le=10_000)
     """Images with a side below this many pixels are left out: rules, bullets and parts of a background. Default 16."""
     max_seconds: float = Field(default=120, gt=0, le=3600)
-    """Seconds that a file may take. Default 120."""
+    """Seconds that a file may take, without those of a model. Default 120."""
     max_memory: ByteSize = Field(default=ByteSize(2 * 2**30), ge=256 * 2**20, le=2**40)
     """Address space of the process that parses a file. Default 2 GiB (2147483648)."""
+    model_url: str | None = Field(default=None, pattern=r"^https?://")
+    """OpenAI-compatible URL, up to and with /v1, of a model that reads pages from their images. Its blocks of a page
+    replace those of the parser. A key is taken from the environment variable PDF_MODEL_KEY. Default none."""
+    model: str = ""
+    """Name of the model at model_url. Default empty."""
+    model_pages: Literal["all", "without_text"] = "all"
+    """Which pages it reads: all, or those without a text layer. Default all."""
+    model_seconds: float = Field(default=120, gt=0, le=3600)
+    """Seconds that it may take for a page; a request that fails is sent three times at most. Default 120."""
+
+    @model_validator(mode="after")
+    def _model_has_a_name(self) -> Self:
+        if self.model_url is not None and not self.model:
+            raise ValueError("model_url needs model, the name of the model there")
+        return self
