@@ -73,7 +73,13 @@ def through_run(file: Path) -> dict[str, object]:
     from interleaved_assets.cli import main as interleaved
     from interleaved_assets.pipeline.stages.dag import WORK
 
-    for work in (*WORK, "interleaved_assets.cli.answers.run", "interleaved_assets.reporting.shard.stored_pictures"):
+    of_command = (
+        "cli.terminal.console",
+        "pipeline.run.many",
+        "pipeline.status.dataset_status",
+        "reporting.figures.facts",
+    )
+    for work in (*WORK, *(f"interleaved_assets.{name}" for name in (*of_command, "reporting.shard.stored_pictures"))):
         importlib.import_module(work)
     os.environ["INTERLEAVED_SETTINGS"] = str(file)
     clock = _Clock()

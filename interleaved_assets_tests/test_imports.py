@@ -39,7 +39,7 @@ ORDER = {
     "scoring": ("images", "texts", "protocol", "scores", "clip"),
     "pipeline": ("raw", "run", "checks", "stages", "tasks", "status", "lineage", "files", "release"),
     "reporting": ("wording", "figures", "plots", "documents", "shard", "dataset", "served"),
-    "cli": ("terminal", "answers", "commands"),
+    "cli": ("terminal", "commands"),
 }
 FRONT_DOORS = ("__init__", "__main__", "definitions", "entry_point")
 """Modules beside folders: nothing in these folders imports them."""
@@ -166,13 +166,12 @@ LOADS = {
     "interleaved_assets.scoring.clip": ("pandas", *HEAVY),
     "interleaved_assets.pipeline.stages.dag": ("pandas", "webdataset", *HEAVY),
     "interleaved_assets.reporting.dataset.report": ("pandas", *HEAVY),
-    "interleaved_assets.cli.answers.trace": ("pandas", *HEAVY),
-    "interleaved_assets.cli.answers.what_if": ("pandas", *HEAVY),
-    "interleaved_assets.cli.answers.convert": ("pandas", *HEAVY),
-    "interleaved_assets.cli.answers.inspect": ("pandas", *HEAVY),
-    "interleaved_assets.cli.answers.validate": ("pandas", *HEAVY),
-    "interleaved_assets.cli.answers.score": ("pandas", *HEAVY),
-    "interleaved_assets.cli.answers.run": ("pandas", *HEAVY),
+    "interleaved_assets.pipeline.lineage.sample": ("pandas", *HEAVY),
+    "interleaved_assets.pipeline.files.convert": ("pandas", *HEAVY),
+    "interleaved_assets.pipeline.files.inspect": ("pandas", *HEAVY),
+    "interleaved_assets.pipeline.files.validate": ("pandas", *HEAVY),
+    "interleaved_assets.pipeline.files.score": ("pandas", *HEAVY),
+    "interleaved_assets.pipeline.run.many": ("pandas", *HEAVY),
 }
 
 
@@ -248,23 +247,40 @@ def test_help_loads_no_more_than_click(tmp_path: Path) -> None:
     assert loaded_by(code, [*READS_SHARDS, *OTHERS, *unneeded, "click"], tmp_path) == {"click"}
 
 
-# In the order in which one interpreter imports them, as above.
+# In the order in which one interpreter runs them: what is absent after a command was absent after those before it.
 UNNEEDED = {
-    "settings": ("numpy", "pyarrow", "cv2"),
-    "init": ("numpy", "pyarrow", "cv2"),
-    "forget": ("cv2", "PIL", "jinja2", "dagster"),
-    "status": ("cv2", "PIL", "jinja2"),
-    "run": ("cv2", "PIL", "jinja2"),
-    "what_if": ("cv2", "PIL"),
-    "report": ("cv2", "PIL", "matplotlib"),
+    ("settings",): ("numpy", "pyarrow", "cv2"),
+    ("init",): ("numpy", "pyarrow", "cv2"),
+    ("forget", "--vanished"): ("cv2", "PIL", "jinja2", "dagster"),
+    ("status",): ("cv2", "PIL", "jinja2"),
+    ("run",): ("cv2", "PIL", "jinja2"),
+    ("what-if", "min_sharpness=1"): ("cv2", "PIL"),
+    ("report",): ("cv2", "PIL", "matplotlib"),
 }
 
 
-def test_a_command_waits_for_no_import_that_it_does_without() -> None:
-    answers = {f"interleaved_assets.cli.answers.{command}": unneeded for command, unneeded in UNNEEDED.items()}
-    always = {"dagster", "torch", "pandas"}
-    found = loaded_after(answers, always.union(*UNNEEDED.values()))
+def test_a_command_waits_for_no_import_that_it_does_without(tmp_path: Path) -> None:
+    always = ("dagster", "torch", "pandas")
+    watched = sorted({*always}.union(*UNNEEDED.values()))
+    code = (
+        "import json, sys\n"
+        "from interleaved_assets.cli import main\n"
+        f"for command in {[*UNNEEDED]!r}:\n"
+        "    code = main([*command])\n"
+        f"    print('=' + json.dumps([code, [one for one in {watched!r} if one in sys.modules]]))\n"
+    )
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "own.toml").write_text('[storage]\nraw_root = "raw"\noutput_root = "out"\n')
+    environment = {**os.environ, "INTERLEAVED_SETTINGS": "own.toml"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    found = [json.loads(line[1:]) for line in run.stdout.splitlines() if line.startswith("=[")]
     assert [
-        (name, one) for name, unneeded in answers.items() for one in found[name] if one in always | {*unneeded}
+        (command, one)
+        for (command, unneeded), (_, loaded) in zip(UNNEEDED.items(), found, strict=True)
+        for one in loaded
+        if one in {*always, *unneeded}
     ] == []
-    assert {"numpy", "pyarrow"} <= {*found["interleaved_assets.cli.answers.report"]}
+    assert [code for code, _ in found] == [0, 0, 2, 0, 0, 1, 1], run.stdout + run.stderr
+    assert {"numpy", "pyarrow"} <= {*found[-1][1]}

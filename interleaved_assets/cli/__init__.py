@@ -1,6 +1,6 @@
 """The ``interleaved`` command: questions about the data set, answered from stored outputs without the UI.
 
-``commands/`` declares the commands; the modules beside it do their work, and are imported when a command runs.
+``commands/`` has a file for each command, whose functions import what they need when it runs.
 """
 
 import sys

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.cli.answers.serve import PORT, port_of
+from interleaved_assets.cli.commands.serve import PORT, port_of
 from interleaved_assets.settings.sections import ServeSettings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.ports import free_port

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.cli.answers.status import FAILURES_SHOWN
+from interleaved_assets.cli.commands.status import FAILURES_SHOWN
 from interleaved_assets_tests.documents import good_shard, project
 
 

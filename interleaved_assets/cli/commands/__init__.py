@@ -1,1 +1,4 @@
-"""The declarations of the commands: names, arguments, options, help. The work of a command is imported when it runs."""
+"""The commands, each in the file of its name: its arguments, options and help, and its work.
+
+Functions import what they need, so that help and completion wait for none of it.
+"""

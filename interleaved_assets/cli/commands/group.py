@@ -1,45 +1,53 @@
 """The command ``interleaved`` with all its commands, under the headings of its help."""
 
-from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Final
 
 import click
 
-from interleaved_assets.cli.commands.data_set import (
-    forget_command,
-    report_command,
-    run_command,
-    serve_command,
-    status_command,
-    what_if_command,
-)
-from interleaved_assets.cli.commands.lineage import drops_command, trace_command, view_command
-from interleaved_assets.cli.commands.project import demo_command, init_command, recipe_command, settings_command
-from interleaved_assets.cli.commands.releases import release_command, verify_command
-from interleaved_assets.cli.commands.shard_files import (
-    convert_command,
-    inspect_command,
-    score_command,
-    select_command,
-    validate_command,
+from interleaved_assets.cli.commands import (
+    convert,
+    demo,
+    drops,
+    forget,
+    init,
+    inspect,
+    recipe,
+    release,
+    report,
+    run,
+    score,
+    select,
+    serve,
+    settings,
+    status,
+    trace,
+    validate,
+    verify,
+    view,
+    what_if,
 )
 from interleaved_assets.cli.terminal.options import FILE
 
-SECTIONS: Final[Mapping[str, Sequence[click.Command]]] = {
-    "A project": (init_command, settings_command, recipe_command, demo_command),
-    "Shard files": (inspect_command, validate_command, convert_command, score_command, select_command),
-    "The shards of a project": (
-        run_command,
-        status_command,
-        report_command,
-        serve_command,
-        what_if_command,
-        forget_command,
-    ),
-    "Samples and dropped rows": (trace_command, drops_command, view_command),
-    "Releases": (release_command, verify_command),
-}
+_IN_ORDER: Final = (
+    *(init, settings, recipe, demo),
+    *(inspect, validate, convert, score, select),
+    *(run, status, report, serve, what_if, forget),
+    *(trace, drops, view),
+    *(release, verify),
+)
+"""The modules of the commands in the order of the help. Each names the heading under which the help lists it."""
+
+
+def _command_in(module: ModuleType) -> click.Command:
+    [found] = (value for value in vars(module).values() if isinstance(value, click.Command))
+    return found
+
+
+SECTIONS: Final[dict[str, list[click.Command]]] = {}
 """All commands, by the heading under which the help lists them."""
+for _module in _IN_ORDER:
+    SECTIONS.setdefault(_module.SECTION, []).append(_command_in(_module))
 
 
 class _Sections(click.Group):

@@ -49,6 +49,14 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
     return list(found.values())
 
 
+def find_shard_file(argument: str, storage: StorageSettings) -> ShardFile:
+    """Find the one file at ``argument``; OptionError if there are several."""
+    files = find_shard_files([argument], storage)
+    if len(files) > 1:
+        raise OptionError(f"{argument} is {len(files):,} files: name one of them, such as {files[0].uri}")
+    return files[0]
+
+
 def _base(argument: str) -> str:
     """Return the file or folder that ``argument`` names; for a glob, the folder before its first glob character."""
     uri = str(local_path(argument)) if is_local(argument) else argument.rstrip("/")

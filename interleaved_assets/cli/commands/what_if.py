@@ -1,23 +1,22 @@
-"""The work of ``interleaved what-if``: selection on stored scores under changed settings."""
+"""``interleaved what-if``: selection on stored scores under changed settings."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rich.table import Table
+import click
 
-from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
-from interleaved_assets.cli.terminal.name_value import names_and_values
-from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.run.parallel import parallel_map
-from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.names import FILTERED
-from interleaved_assets.pipeline.stages.outputs import scored_keys
-from interleaved_assets.pipeline.tasks.filtered import deciding_tables
-from interleaved_assets.selection.other_bounds import Outcome, changed_settings, what_if
-from interleaved_assets.settings import load_settings
+from interleaved_assets.cli.terminal.complete import complete_made_shards
+from interleaved_assets.cli.terminal.options import as_json
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.selection.other_bounds import Outcome
+
+SECTION: Final = "The shards of a project"
 SHARDS_AT_A_TIME: Final = 8
 """Number of shards read at once; each takes up to ``run.max_batch_bytes`` for its texts."""
 _MEANING: Final = (
@@ -26,11 +25,40 @@ _MEANING: Final = (
 )
 
 
-def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[str], as_json: bool) -> int:
-    """Compare the selection under present and changed settings, and return the exit code.
+@click.command("what-if")
+@click.argument("changes", nargs=-1, required=True, metavar="NAME=VALUE…")
+@click.option(
+    "--shard",
+    "shards",
+    metavar="KEY",
+    multiple=True,
+    help="Partition key; default: every scored shard.",
+    shell_complete=complete_made_shards,
+)
+@as_json
+@click.pass_obj
+def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequence[str], as_json: bool) -> int:
+    """Show what other thresholds would keep, from stored scores.
 
-    A shard that cannot be compared is named on stderr and left out of the table.
+    No image is read, and no file is written.
+
+    NAME is a setting of [selection]; own.brightness.max is a bound of your own filter brightness.
+
+    \b
+    interleaved what-if min_sharpness_256=80
+    interleaved what-if min_clip=0.2 max_qr_area_ratio=0.1
     """
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+    from interleaved_assets.cli.terminal.name_value import names_and_values
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.run.parallel import parallel_map
+    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.stages.names import FILTERED
+    from interleaved_assets.pipeline.stages.outputs import scored_keys
+    from interleaved_assets.pipeline.tasks.filtered import deciding_tables
+    from interleaved_assets.selection.other_bounds import Outcome, changed_settings, what_if
+    from interleaved_assets.settings import load_settings
+
     settings, out = load_settings(file), console()
     overrides = names_and_values(changes)
     changed = changed_settings(settings.selection, overrides)
@@ -41,7 +69,7 @@ def show_what_if(file: str | None, *, changes: Sequence[str], shards: Sequence[s
     inputs = stage_dag(settings)[FILTERED].inputs
     fields = tuple(dict.fromkeys((*settings.selection.fields(), *changed.fields())))
 
-    def outcomes(key: str) -> tuple[Outcome, Outcome] | InterleavedError:
+    def outcomes(key: str) -> "tuple[Outcome, Outcome] | InterleavedError":
         try:
             paths, most_bytes = settings.storage.shard(key), settings.run.max_batch_bytes
             rows, scores, documents = deciding_tables(paths, inputs, fields, most_bytes)
@@ -75,7 +103,9 @@ def _shards(answered: int, asked: int) -> str:
     return f"{asked} shards" if answered == asked else f"{answered} of {asked} shards"
 
 
-def _table(title: str, now: Outcome, then: Outcome) -> Table:
+def _table(title: str, now: "Outcome", then: "Outcome") -> "Table":
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left")
     table.add_column("")
     for column in ("now", "then", "difference"):

@@ -1,14 +1,25 @@
-"""The work of ``interleaved settings``: print every setting in force."""
+"""``interleaved settings``: print every setting in force."""
 
-from pydantic_core import to_jsonable_python
-from rich.table import Table
+from typing import Final
 
-from interleaved_assets.cli.terminal.console import console, print_json
-from interleaved_assets.settings import as_toml, load_settings, setting_lines, values_of_recipe
+import click
+
+from interleaved_assets.cli.terminal.options import as_json
+
+SECTION: Final = "A project"
 
 
-def show_settings(file: str | None, *, as_json: bool) -> int:
-    """Print every setting in force, and return the exit code."""
+@click.command("settings")
+@as_json
+@click.pass_obj
+def settings_command(file: str | None, *, as_json: bool) -> int:
+    """Show every setting with its value, unit, range and default, and which are those of a recipe."""
+    from pydantic_core import to_jsonable_python
+    from rich.table import Table
+
+    from interleaved_assets.cli.terminal.console import console, print_json
+    from interleaved_assets.settings import as_toml, load_settings, setting_lines, values_of_recipe
+
     lines = list(setting_lines(load_settings(file)))
     recipe, values = values_of_recipe(file)
     named = {line.name for line in lines if any(f"{name}.".startswith(f"{line.name}.") for name in values)}

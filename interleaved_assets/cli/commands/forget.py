@@ -1,21 +1,46 @@
-"""The work of ``interleaved forget``: list or remove the stored files of shards whose raw shard is gone."""
+"""``interleaved forget``: list or remove the stored files of shards whose raw shard is gone."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from interleaved_assets.cli.terminal.console import console, print_json
-from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
-from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.settings import load_settings
+import click
 
+from interleaved_assets.cli.terminal.complete import complete_vanished_shards
+from interleaved_assets.cli.terminal.options import as_json
+
+SECTION: Final = "The shards of a project"
 _HOME_OF_MAKE: Final = ".dagster_home"
+
+
+@click.command("forget")
+@click.argument("shards", nargs=-1, metavar="[KEY…]", shell_complete=complete_vanished_shards)
+@click.option("--vanished", is_flag=True, help="All shards that have records but no raw shard.")
+@click.option("--yes", is_flag=True, help="Remove the files, and the partitions; default: only list the files.")
+@as_json
+@click.pass_obj
+def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, yes: bool, as_json: bool) -> int:
+    """Remove the stored files of shards whose raw shard is gone: records, outputs and partition.
+
+    Without --yes, the files are only listed.
+
+    \b
+    interleaved forget --vanished
+    interleaved forget 2024/part-0003 --yes
+    """
+    if bool(shards) == vanished:
+        raise click.UsageError("forget takes either keys of shards or --vanished", click.get_current_context())
+    return show_forgotten(file, shards=shards, vanished=vanished, remove=yes, as_json=as_json)
 
 
 def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, remove: bool, as_json: bool) -> int:
     """List or remove the stored files of ``shards``, or of all vanished ones, and return the exit code."""
+    from interleaved_assets.cli.terminal.console import console, print_json
+    from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
+    from interleaved_assets.reporting.wording.text import counted
+    from interleaved_assets.settings import load_settings
+
     settings, out = load_settings(file), console()
     home = _instance_home()
 
@@ -53,6 +78,8 @@ def _instance_home() -> Path | None:
     Raises:
         StorageError: the folder cannot be searched.
     """
+    from interleaved_assets.model.errors import StorageError
+
     home = Path(os.environ.get("DAGSTER_HOME") or _HOME_OF_MAKE)
     try:
         return home if (home / "dagster.yaml").is_file() else None

@@ -1,27 +1,40 @@
-"""The work of ``interleaved status``: print the shards that are not current, the reasons, and the stages of a run."""
+"""``interleaved status``: print the shards that are not current, the reasons, and the stages of a run."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rich.table import Table
+import click
 
-from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
-from interleaved_assets.io.formats.registry import shard_endings
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.run.stage import Stage
-from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.names import FINAL_TARS
-from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.status.due import stages_due
-from interleaved_assets.pipeline.status.status import COMPLETE, State, Status, status_lines
-from interleaved_assets.reporting.wording.text import counted, tars_from_before
-from interleaved_assets.settings import load_settings
+from interleaved_assets.cli.terminal.options import as_json_lines
 
+if TYPE_CHECKING:
+    from interleaved_assets.pipeline.run.stage import Stage
+    from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
+    from interleaved_assets.pipeline.status.status import Status
+
+SECTION: Final = "The shards of a project"
 FAILURES_SHOWN: Final = 20
 
 
-def show_status(file: str | None, *, as_json: bool) -> int:
-    """Print the shards by status, with the stages that a run would make, and return the exit code."""
+@click.command("status")
+@as_json_lines
+@click.pass_obj
+def status_command(file: str | None, *, as_json: bool) -> int:
+    """List shards that are not current, the reasons and errors, and the stages that a run would make.
+
+    The stored records are compared with the raw shards and the present settings, without Dagster.
+    """
+    from rich.table import Table
+
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+    from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+    from interleaved_assets.pipeline.status.due import stages_due
+    from interleaved_assets.pipeline.status.status import COMPLETE, status_lines
+    from interleaved_assets.reporting.wording.text import counted
+    from interleaved_assets.settings import load_settings
+
     settings, out = load_settings(file), console()
     dataset = read_dataset_status(settings)
     if dataset.problem:
@@ -61,8 +74,12 @@ def show_status(file: str | None, *, as_json: bool) -> int:
     return 2 if dataset.problem else 0
 
 
-def _failures(dataset: DatasetStatus, statuses: Mapping[str, Status]) -> list[str]:
+def _failures(dataset: "DatasetStatus", statuses: "Mapping[str, Status]") -> list[str]:
     """Return a line for each failed shard with its error, and a line about final tars from before the failures."""
+    from interleaved_assets.pipeline.stages.names import FINAL_TARS
+    from interleaved_assets.pipeline.status.status import State
+    from interleaved_assets.reporting.wording.text import tars_from_before
+
     failed = {key: status for key, status in statuses.items() if status.state is State.FAILED}
     lines = []
     for key, status in list(failed.items())[:FAILURES_SHOWN]:
@@ -77,11 +94,16 @@ def _failures(dataset: DatasetStatus, statuses: Mapping[str, Status]) -> list[st
 
 def no_shards(raw_root: str) -> str:
     """Return the message for a raw root without shards."""
+    from interleaved_assets.io.formats.registry import shard_endings
+
     *most, last = shard_endings()
     return f"no shards: no file below {raw_root} has a name that ends in {', '.join(most)} or {last}"
 
 
-def _what_a_run_would_make(statuses: Mapping[str, Status], stages: Mapping[str, Stage], nightly: str) -> list[str]:
+def _what_a_run_would_make(statuses: "Mapping[str, Status]", stages: "Mapping[str, Stage]", nightly: str) -> list[str]:
+    from interleaved_assets.pipeline.status.due import stages_due
+    from interleaved_assets.reporting.wording.text import counted
+
     due = [status for status in statuses.values() if stages_due([status], stages)]
     if not due:
         return ["A run would make nothing."]

@@ -1,25 +1,49 @@
-"""The work of ``interleaved inspect``: print the contents of shard files."""
+"""``interleaved inspect``: print the contents of shard files."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rich.filesize import decimal
-from rich.table import Table
+import click
 
-from interleaved_assets.cli.terminal.console import DataConsole, console, each_file, print_json
-from interleaved_assets.model.columns import RESERVED_COLUMNS
-from interleaved_assets.pipeline.files.inputs import find_shard_files
-from interleaved_assets.pipeline.files.inspect import FileFacts, Spread, inspect_file
-from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.settings import load_settings_or_defaults
+from interleaved_assets.cli.terminal.options import FILE, as_json_lines
 
+if TYPE_CHECKING:
+    from interleaved_assets.cli.terminal.console import DataConsole
+    from interleaved_assets.pipeline.files.inspect import FileFacts, Spread
+
+SECTION: Final = "Shard files"
 ITEMS_SHOWN: Final = 20
 """Most rows of a document that are printed."""
 
 
-def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
-    """Print the contents of each file, and return the exit code: 2 if one cannot be read."""
+@click.command("inspect")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=FILE)
+@click.option(
+    "-n",
+    "--documents",
+    type=click.IntRange(0, 1_000_000),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Documents to show of each file.",
+)
+@as_json_lines
+@click.pass_obj
+def inspect_command(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
+    """Show the contents of shard files: counts, images, errors, documents.
+
+    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…).
+
+    \b
+    interleaved inspect data/raw/a.tar
+    interleaved inspect 's3://bucket/raw/*.tar' --documents 0 --json
+    """
+    from interleaved_assets.cli.terminal.console import console, each_file, print_json
+    from interleaved_assets.pipeline.files.inputs import find_shard_files
+    from interleaved_assets.pipeline.files.inspect import inspect_file
+    from interleaved_assets.settings import load_settings_or_defaults
+
     settings, out = load_settings_or_defaults(file), console()
     files = find_shard_files(inputs, settings.storage)
     work = {one.uri: partial(inspect_file, one, settings, documents=documents) for one in files}
@@ -34,7 +58,13 @@ def show_shards(file: str | None, *, inputs: Sequence[str], documents: int, as_j
     return 2 if failed else 0
 
 
-def _print_shard(facts: FileFacts, out: DataConsole) -> None:
+def _print_shard(facts: "FileFacts", out: "DataConsole") -> None:
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    from interleaved_assets.model.columns import RESERVED_COLUMNS
+    from interleaved_assets.reporting.wording.text import counted
+
     counts = facts.counts
     out.print_line(f"{facts.uri}: {facts.form}, {decimal(facts.size)}")
     lines = [
@@ -69,7 +99,9 @@ def _print_shard(facts: FileFacts, out: DataConsole) -> None:
     out.print()
 
 
-def _spread(spread: Spread | None, *, in_bytes: bool = False) -> str:
+def _spread(spread: "Spread | None", *, in_bytes: bool = False) -> str:
+    from rich.filesize import decimal
+
     if spread is None:
         return ""
     low, median, high = (decimal(int(value)) if in_bytes else f"{value:,.0f}" for value in spread.model_dump().values())

@@ -1,30 +1,53 @@
-"""The work of ``interleaved run``: take shards through the stages, without Dagster."""
+"""``interleaved run``: take shards through the stages, without Dagster."""
 
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from rich.table import Table
+import click
 
-from interleaved_assets.cli.answers.status import no_shards
-from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
-from interleaved_assets.io.storage import join
-from interleaved_assets.model.errors import InterleavedError, StorageError, describe
-from interleaved_assets.pipeline.run.many import ShownOutcome, run_shards
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
-from interleaved_assets.pipeline.run.record import Counts, Record
-from interleaved_assets.pipeline.run.stage import ShardResult, StageOutcome
-from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
-from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.status.status import COMPLETE, State
-from interleaved_assets.reporting.figures.facts import tallies
-from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets.cli.terminal.complete import complete_raw_shards
+from interleaved_assets.cli.terminal.options import as_json_lines, jobs
+
+if TYPE_CHECKING:
+    from interleaved_assets.pipeline.run.many import ShownOutcome
+    from interleaved_assets.pipeline.run.record import Record
+    from interleaved_assets.pipeline.run.stage import ShardResult, StageOutcome
+    from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
+    from interleaved_assets.settings import Settings
+
+SECTION: Final = "The shards of a project"
 
 
-def show_run(file: str | None, *, shards: Sequence[str], jobs: int | None, as_json: bool) -> int:
-    """Bring ``shards``, or all that are not current, up to date, and return the exit code: 2 if one failed."""
+@click.command("run")
+@click.argument("shards", nargs=-1, metavar="[KEY…]", shell_complete=complete_raw_shards)
+@jobs
+@as_json_lines
+@click.pass_obj
+def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as_json: bool) -> int:
+    """Take shards through all stages, without Dagster.
+
+    Outputs and records are the same as those of a run in Dagster, which finds them current.
+
+    KEY is the path of a raw shard below storage.raw_root without its ending. Without a KEY, the command takes all
+    shards that are not current. A shard that fails does not stop the others.
+
+    \b
+    interleaved run
+    interleaved run 2024/part-0003 2024/part-0004 --jobs 4
+    """
+    from rich.table import Table
+
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+    from interleaved_assets.io.storage import join
+    from interleaved_assets.model.errors import describe
+    from interleaved_assets.pipeline.run.many import ShownOutcome, run_shards
+    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+    from interleaved_assets.reporting.wording.text import counted
+    from interleaved_assets.settings import load_settings
+
     settings, out = load_settings(file), console()
     chosen = list(dict.fromkeys(shards))
     if not chosen:
@@ -78,10 +101,14 @@ class _Published:
     """Counts of the shards that have a final tar: of the input of ``normalized``, and of the tars."""
 
     def __init__(self) -> None:
+        from interleaved_assets.pipeline.run.record import Counts
+
         self._before: dict[str, Counts] = {}
         self._read, self._kept = Counts(), Counts()
 
-    def add(self, key: str, record: Record) -> None:
+    def add(self, key: str, record: "Record") -> None:
+        from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
+
         if record.stage == NORMALIZED:
             self._before[key] = record.counts_in
         elif record.stage == FINAL_TARS:
@@ -90,11 +117,14 @@ class _Published:
 
     def text(self) -> str:
         """Return the counts in words, such as ``16 of 17 samples, 24 of 29 images, 107 of 113 rows``."""
+        from interleaved_assets.reporting.figures.facts import tallies
+
         return ", ".join(tally.text for tally in tallies(self._read, self._kept))
 
 
-def _store_pictures(outcome: StageOutcome, settings: Settings) -> str:
+def _store_pictures(outcome: "StageOutcome", settings: "Settings") -> str:
     """Write the pictures of the shard for the UI, as a run in Dagster does; return the error, or an empty text."""
+    from interleaved_assets.model.errors import InterleavedError, describe
     from interleaved_assets.reporting.shard.stored_pictures import store_pictures  # not imported if all is current
 
     try:
@@ -104,14 +134,22 @@ def _store_pictures(outcome: StageOutcome, settings: Settings) -> str:
     return ""
 
 
-def _nothing_to_make(dataset: DatasetStatus) -> str:
+def _nothing_to_make(dataset: "DatasetStatus") -> str:
+    from interleaved_assets.cli.commands.status import no_shards
+    from interleaved_assets.reporting.wording.text import counted
+
     if not dataset.raws:
         return no_shards(dataset.storage.raw_root)
     return f"nothing to make: {counted(len(dataset.raws), 'shard')}, all current"
 
 
-def _due(dataset: DatasetStatus) -> list[str]:
+def _due(dataset: "DatasetStatus") -> list[str]:
     """Return the keys of the shards that are not current, and have a raw shard."""
+    from interleaved_assets.cli.terminal.console import print_error
+    from interleaved_assets.model.errors import StorageError
+    from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+    from interleaved_assets.pipeline.status.status import COMPLETE, State
+
     if dataset.raws is None:
         raise StorageError(dataset.problem)
     if dataset.problem:
@@ -121,13 +159,16 @@ def _due(dataset: DatasetStatus) -> list[str]:
     return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
 
 
-def _outcome(one: ShardResult[ShownOutcome[str]]) -> str:
+def _outcome(one: "ShardResult[ShownOutcome[str]]") -> str:
     if isinstance(one.result, Exception):
         return "failed"
     return "current" if one.result.outcome.unchanged else "made"
 
 
-def _print_as_json(one: ShardResult[ShownOutcome[str]]) -> None:
+def _print_as_json(one: "ShardResult[ShownOutcome[str]]") -> None:
+    from interleaved_assets.cli.terminal.console import print_json
+    from interleaved_assets.model.errors import describe
+
     if isinstance(one.result, Exception):
         print_json({"shard": one.key, "stage": one.stage, "outcome": "failed", "error": describe(one.result)})
         return

@@ -1,13 +1,36 @@
-"""The work of ``interleaved release``: freeze the current final tars as a release."""
+"""``interleaved release``: freeze the current final tars as a release."""
 
 from functools import partial
+from typing import Final
 
-from interleaved_assets.cli.terminal.console import console, print_json, progress
-from interleaved_assets.pipeline.release.make import make_release
-from interleaved_assets.settings import load_settings
+import click
+
+from interleaved_assets.cli.terminal.options import FOLDER, as_json
+
+SECTION: Final = "Releases"
 
 
-def show_release(
+@click.command("release")
+@click.argument("name")
+@click.option(
+    "--to",
+    metavar="FOLDER|URL",
+    help="Also copy the tars into this empty folder, a release by itself.",
+    type=FOLDER,
+)
+@click.option(
+    "--documents",
+    is_flag=True,
+    help="With --to: also write the documents as Parquet, a row for each, which datasets.load_dataset(FOLDER) reads. "
+    "Takes the space of the tars once more.",
+)
+@click.option("--incomplete", is_flag=True, help="Leave out shards that are not current; default: refuse.")
+@click.option(
+    "--allow-duplicates", is_flag=True, help="Release shards with the same documents as another; default: refuse."
+)
+@as_json
+@click.pass_obj
+def release_command(
     file: str | None,
     *,
     name: str,
@@ -17,7 +40,22 @@ def show_release(
     allow_duplicates: bool,
     as_json: bool,
 ) -> int:
-    """Make the release, print its contents and its place, and return the exit code."""
+    """Freeze the final tars that make up a data set, as releases/NAME below the output root.
+
+    The release has manifest.json (tars, hashes, settings, raw shards), wids.json (index for random access) and
+    README.md (card). A release is never overwritten; repeat a command that was stopped to complete it. The tars stay in
+    place, where a later run may replace them, unless --to copies them. On the same disk the copies are hard links,
+    which take no space.
+
+    \b
+    interleaved release v1
+    interleaved release v1 --to s3://bucket/releases/v1
+    interleaved release v1 --to /data/v1 --documents
+    """
+    from interleaved_assets.cli.terminal.console import console, print_json, progress
+    from interleaved_assets.pipeline.release.make import make_release
+    from interleaved_assets.settings import load_settings
+
     out = console()
     watch = partial(progress, out=out, as_json=as_json, lines=True)
     settings = load_settings(file)

@@ -1,27 +1,44 @@
-"""The work of ``interleaved drops``: print the ledgers of one shard, with the contents of the rows."""
+"""``interleaved drops``: print the ledgers of one shard, with the contents of the rows."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow.compute as pc
-from rich.table import Table
+import click
 
-from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
-from interleaved_assets.model.ledger import drop_reasons
-from interleaved_assets.model.shown import cut_text
-from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
-from interleaved_assets.pipeline.run.stored_records import read_valid_records
-from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
-from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
-from interleaved_assets.pipeline.stages.outputs import read_ledgers
-from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.settings import load_settings
+from interleaved_assets.cli.terminal.complete import complete_made_shards
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SECTION: Final = "Samples and dropped rows"
 LONGEST_CONTENT: Final = 200
 """Most characters of a row's content in the table."""
 
 
-def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: bool) -> int:
-    """Print the dropped rows of a shard, as a table or as one JSON object a line, and return the exit code."""
+@click.command("drops")
+@click.option(
+    "--shard", metavar="KEY", required=True, help="Partition key of the shard.", shell_complete=complete_made_shards
+)
+@click.option("--reason", help="Only rows dropped for this reason, such as sharpness_below.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with whole texts.")
+@click.pass_obj
+def drops_command(file: str | None, *, shard: str, reason: str | None, as_json: bool) -> int:
+    """List the dropped rows of a shard with reason, measured value, threshold, and their text or fields.
+
+    \b
+    interleaved drops --shard 2024/part-0003
+    interleaved drops --shard 2024/part-0003 --reason ratio_above --json
+    """
+    import pyarrow.compute as pc
+
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
+    from interleaved_assets.model.ledger import drop_reasons
+    from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
+    from interleaved_assets.pipeline.run.stored_records import read_valid_records
+    from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
+    from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
+    from interleaved_assets.pipeline.stages.outputs import read_ledgers
+    from interleaved_assets.settings import load_settings
+
     settings = load_settings(file)
     paths = settings.storage.shard(shard)
     # the ledger of an earlier rewriting says nothing of the present rows
@@ -51,7 +68,12 @@ def show_drops(file: str | None, *, shard: str, reason: str | None, as_json: boo
     return 0
 
 
-def _table(shard: str, rows: list[dict[str, Any]]) -> Table:
+def _table(shard: str, rows: list[dict[str, Any]]) -> "Table":
+    from rich.table import Table
+
+    from interleaved_assets.model.shown import cut_text
+    from interleaved_assets.reporting.wording.text import counted
+
     table = Table(title=f"{shard}: {counted(len(rows), 'dropped row')}", title_justify="left")
     for name in ("sample", "position", "modality", "stage", "reason", "measured", "threshold", "content or detail"):
         table.add_column(name, overflow="fold")

@@ -1,27 +1,46 @@
-"""The work of ``interleaved verify``: check whether a release still agrees with its manifest."""
+"""``interleaved verify``: check whether a release still agrees with its manifest."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from interleaved_assets.cli.terminal.console import console, print_json, progress
-from interleaved_assets.io.storage import exists, join, options_of
-from interleaved_assets.model.errors import OptionError
-from interleaved_assets.pipeline.release.manifest import (
-    MANIFEST_FILE,
-    is_release_name,
-    manifest_uri,
-    read_manifest,
-    release_folder,
-)
-from interleaved_assets.pipeline.release.verify import Difference, verify_release
-from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.settings import load_settings, load_settings_or_defaults
+import click
+
+from interleaved_assets.cli.terminal.options import FILE, as_json
+
+if TYPE_CHECKING:
+    from interleaved_assets.pipeline.release.verify import Difference
+
+SECTION: Final = "Releases"
 
 
-def show_verified(file: str | None, release: str, *, as_json: bool) -> int:
-    """Print one line for each finding, and a sum; return 0 if there is no finding, else 1.
+@click.command("verify")
+@click.argument("release", type=FILE)
+@as_json
+@click.pass_obj
+def verify_command(file: str | None, release: str, *, as_json: bool) -> int:
+    """Compare the tars of RELEASE with its manifest: existence, size and bytes.
 
-    ``release`` is its name, or a path or URL of its manifest or folder, for which no settings file is needed.
+    RELEASE is a name, or the path or URL of a manifest or of its folder. Exit codes: 0 sound, 1 findings (one a line),
+    2 the manifest or the storage cannot be read.
+
+    \b
+    interleaved verify v1
+    interleaved verify /data/v1/manifest.json
     """
+    from interleaved_assets.cli.terminal.console import console, print_json, progress
+    from interleaved_assets.io.storage import exists, join, options_of
+    from interleaved_assets.model.errors import OptionError
+    from interleaved_assets.pipeline.release.manifest import (
+        MANIFEST_FILE,
+        is_release_name,
+        manifest_uri,
+        read_manifest,
+        release_folder,
+    )
+    from interleaved_assets.pipeline.release.verify import verify_release
+    from interleaved_assets.reporting.wording.text import counted
+    from interleaved_assets.settings import load_settings, load_settings_or_defaults
+
     if is_release_name(release):
         storage = load_settings(file).storage
         uri = join(release_folder(release, storage.output_root), MANIFEST_FILE)

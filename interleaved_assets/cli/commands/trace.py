@@ -1,27 +1,71 @@
-"""The work of ``interleaved trace``: follow a sample or a final tar through the stored outputs and records."""
+"""``interleaved trace``: follow a sample or a final tar through the stored outputs and records."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.table import Table
+import click
 
-from interleaved_assets.cli.terminal.console import DataConsole, console, print_error, print_json, progress, short
-from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.lineage.sample import SampleInTar, StageTrace, TracedRow, find_sample
-from interleaved_assets.pipeline.lineage.tar import TarTrace, trace_tar
-from interleaved_assets.pipeline.run.stored_records import recorded_stages
-from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.settings import load_settings
+from interleaved_assets.cli.terminal.complete import complete_made_shards
+from interleaved_assets.cli.terminal.options import FILE, as_json
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from interleaved_assets.cli.terminal.console import DataConsole
+    from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow
+    from interleaved_assets.pipeline.lineage.tar import TarTrace
+
+SECTION: Final = "Samples and dropped rows"
 _MEMBERS_SHOWN: Final = 12
+
+
+@click.command("trace")
+@click.argument("sample_id", required=False)
+@click.option(
+    "--tar",
+    metavar="PATH",
+    help="A final tar or a tar of exported images, path or URL: its raw shard, each stage's settings and hashes.",
+    type=FILE,
+)
+@click.option(
+    "--shard",
+    metavar="KEY",
+    help="Partition key of the sample's shard; default: search all shards.",
+    shell_complete=complete_made_shards,
+)
+@click.option("--all", "every_row", is_flag=True, help="A line for each kept row too, and every member of its tar.")
+@as_json
+@click.pass_obj
+def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_json: bool, **given: Any) -> int:
+    """Show the path of SAMPLE_ID through the stages, or the origin of a tar.
+
+    Each stage lists the sample's rows by position: dropped rows with reason, measured value and threshold, stored
+    errors, and kept rows summed up. The last entry is the final tar, or its part, with the sample's members.
+
+    \b
+    interleaved trace paper-17
+    interleaved trace paper-17 --shard 2024/part-0003 --all
+    interleaved trace --tar data/curated/tars/a.tar
+    """
+    if (sample_id is None) == (tar is None):
+        raise click.UsageError("trace takes either SAMPLE_ID or --tar PATH", click.get_current_context())
+    if tar is not None:
+        return show_tar(file, tar, as_json=as_json)
+    return show_sample(file, sample_id or "", as_json=as_json, **given)
 
 
 def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_row: bool, as_json: bool) -> int:
     """Print the path of a sample, and return the exit code. With ``every_row`` each kept row and member is printed."""
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress, short
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.lineage.sample import find_sample
+    from interleaved_assets.pipeline.run.stored_records import recorded_stages
+    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.settings import load_settings
+
     settings, out = load_settings(file), console()
     stages = stage_dag(settings)
     # recorded shards, not those below the raw root: outputs of a removed raw shard still exist
@@ -59,7 +103,9 @@ def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:
         yield key
 
 
-def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: DataConsole, *, every_row: bool) -> None:
+def _print_sample(
+    sample_id: str, key: str, traces: "Sequence[StageTrace]", out: "DataConsole", *, every_row: bool
+) -> None:
     source = traces[0].record.source
     out.print(f"{sample_id} in shard {key}{f', {source.uri}' if source else ''}", soft_wrap=True)
     for trace in traces:
@@ -70,7 +116,7 @@ def _print_sample(sample_id: str, key: str, traces: Sequence[StageTrace], out: D
             out.print(_in_tar(trace, every_member=every_row), soft_wrap=True)
 
 
-def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
+def _facts_of_sample(key: str, traces: "Sequence[StageTrace]") -> dict[str, Any]:
     source = traces[0].record.source
     return {
         "shard": key,
@@ -88,8 +134,10 @@ def _facts_of_sample(key: str, traces: Sequence[StageTrace]) -> dict[str, Any]:
     }
 
 
-def _facts_of_place(trace: StageTrace) -> dict[str, Any]:
+def _facts_of_place(trace: "StageTrace") -> dict[str, Any]:
     """Return the tar and the members of the sample, or the error; nothing for a stage that writes tables."""
+    from interleaved_assets.model.errors import InterleavedError
+
     if trace.in_tar is None:
         return {}
     if isinstance(trace.in_tar, InterleavedError):
@@ -99,6 +147,10 @@ def _facts_of_place(trace: StageTrace) -> dict[str, Any]:
 
 def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
     """Print the origin of a tar, and return the exit code: 2 if its bytes differ from those that were written."""
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json
+    from interleaved_assets.pipeline.lineage.tar import trace_tar
+    from interleaved_assets.settings import load_settings
+
     trace = trace_tar(uri, load_settings(file))
     if as_json:
         print_json(_facts_of_tar(trace))
@@ -112,7 +164,7 @@ def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
     return 0 if trace.as_recorded else 2
 
 
-def _print_tar(trace: TarTrace, out: DataConsole) -> None:
+def _print_tar(trace: "TarTrace", out: "DataConsole") -> None:
     facts = [("tar", trace.uri), ("stage", trace.stage), ("shard", trace.key), ("content", trace.content)]
     if trace.source is not None:
         facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))
@@ -134,7 +186,7 @@ def _print_tar(trace: TarTrace, out: DataConsole) -> None:
         out.print_facts(lines)
 
 
-def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
+def _facts_of_tar(trace: "TarTrace") -> dict[str, Any]:
     return {
         "tar": trace.uri,
         "stage": trace.stage,
@@ -148,7 +200,10 @@ def _facts_of_tar(trace: TarTrace) -> dict[str, Any]:
     }
 
 
-def _in_tar(trace: StageTrace, *, every_member: bool) -> str:
+def _in_tar(trace: "StageTrace", *, every_member: bool) -> str:
+    from interleaved_assets.pipeline.lineage.sample import SampleInTar
+    from interleaved_assets.reporting.wording.text import counted
+
     rows = counted(trace.left, "row")
     if not isinstance(trace.in_tar, SampleInTar):
         return f"{trace.record.stage}  {trace.record.rows_uri}: {rows if trace.left else 'no row of it'}"
@@ -158,7 +213,9 @@ def _in_tar(trace: StageTrace, *, every_member: bool) -> str:
     return f"{trace.record.stage}  {trace.in_tar.uri}: {', '.join(names)}: {rows}"
 
 
-def _rows_table(rows: Sequence[TracedRow], *, every_row: bool) -> Table:
+def _rows_table(rows: "Sequence[TracedRow]", *, every_row: bool) -> "Table":
+    from rich.table import Table
+
     table = Table()
     for column in ("position", "modality", "outcome", "measured", "threshold", "detail"):
         table.add_column(column, overflow="fold")
@@ -174,7 +231,7 @@ def _rows_table(rows: Sequence[TracedRow], *, every_row: bool) -> Table:
     return table
 
 
-def _summed_up(rows: Sequence[TracedRow]) -> tuple[str, ...]:
+def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:
     """Return one line for consecutive rows that have nothing to report."""
     counts = Counter(row.modality for row in rows)
     ranges = {

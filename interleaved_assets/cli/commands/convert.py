@@ -2,28 +2,40 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from interleaved_assets.cli.terminal.console import (
-    console,
-    counted_drops,
-    print_error,
-    print_failure,
-    print_json,
-    progress,
+import click
+
+from interleaved_assets.cli.terminal.options import FILE, FOLDER, as_json_lines, filters, jobs, overwrite, policy
+
+if TYPE_CHECKING:
+    from interleaved_assets.model.errors import ErrorPolicy
+    from interleaved_assets.pipeline.run.record import Record
+
+SECTION: Final = "Shard files"
+
+
+@click.command("convert")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=FILE)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FOLDER",
+    required=True,
+    help="Folder or URL for the outputs.",
+    type=FOLDER,
 )
-from interleaved_assets.cli.terminal.name_value import names_and_values
-from interleaved_assets.model.errors import ErrorPolicy
-from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
-from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
-from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
-from interleaved_assets.pipeline.run.record import Record
-from interleaved_assets.pipeline.run.threads import on_threads
-from interleaved_assets.reporting.wording.text import counted
-from interleaved_assets.settings import load_settings_or_defaults
-
-
-def show_conversions(
+@click.option(
+    "--to", "form", type=click.Choice(["parquet", "tar", "tar.gz"]), required=True, help="Form of the outputs."
+)
+@filters
+@click.option("--selection", "whole_section", is_flag=True, help="Apply all filters of the section [selection].")
+@policy
+@jobs
+@overwrite
+@as_json_lines
+@click.pass_obj
+def convert_command(
     file: str | None,
     *,
     inputs: Sequence[str],
@@ -31,12 +43,31 @@ def show_conversions(
     form: str,
     filters: Sequence[str],
     whole_section: bool,
-    policy: ErrorPolicy | None,
+    policy: "ErrorPolicy | None",
     jobs: int | None,
     overwrite: bool,
     as_json: bool,
 ) -> int:
-    """Convert shards, print a line for each, and return the exit code: 2 if one failed."""
+    """Convert shards to tar or Parquet, one output for each input.
+
+    All rows are kept unless filters are given.
+
+    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…). An output whose input and settings
+    are those of an earlier conversion is not made again. An input that fails does not stop the others.
+
+    \b
+    interleaved convert data/raw -o data/parquet --to parquet
+    interleaved convert 's3://bucket/raw/*.tar' -o out --to tar --filter min_short_side=200 --on-error drop_row
+    """
+    from interleaved_assets.cli.terminal.console import console, print_error, print_failure, print_json, progress
+    from interleaved_assets.cli.terminal.name_value import names_and_values
+    from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
+    from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
+    from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
+    from interleaved_assets.pipeline.run.threads import on_threads
+    from interleaved_assets.reporting.wording.text import counted
+    from interleaved_assets.settings import load_settings_or_defaults
+
     settings, out = with_policy(load_settings_or_defaults(file), policy), console()
     selection = selection_settings(settings, names_and_values(filters), whole_section=whole_section)
     if selection is not None:
@@ -74,7 +105,9 @@ def show_conversions(
     return 2 if failed else 0
 
 
-def _line(uri: str, record: Record, *, is_current: bool) -> str:
+def _line(uri: str, record: "Record", *, is_current: bool) -> str:
+    from interleaved_assets.cli.terminal.console import counted_drops
+
     before, after = record.counts_in, record.counts_out
     what = f"{after.samples:,} samples, {after.texts:,} texts, {after.images:,} images"
     if record.dropped:
@@ -82,7 +115,7 @@ def _line(uri: str, record: Record, *, is_current: bool) -> str:
     return f"{uri} → {record.outputs['rows'].uri}: {'current, ' if is_current else ''}{what}"
 
 
-def _facts(uri: str, record: Record, *, is_current: bool) -> dict[str, Any]:
+def _facts(uri: str, record: "Record", *, is_current: bool) -> dict[str, Any]:
     return {
         "input": uri,
         "output": record.outputs["rows"].uri,

@@ -1,15 +1,46 @@
-"""The work of ``interleaved recipe``: print recipes, and compare the settings in force with one."""
+"""``interleaved recipe``: print recipes, and compare the settings in force with one."""
 
-from typing import Any
+from typing import Any, Final
 
-from rich.table import Table
+import click
 
-from interleaved_assets.cli.terminal.console import console, print_json
-from interleaved_assets.settings import as_toml, load_settings, read_recipe, recipe_lines, recipe_names
+from interleaved_assets.cli.terminal.options import as_json
+
+SECTION: Final = "A project"
+
+
+@click.command("recipe")
+@click.argument("action", type=click.Choice(["list", "show", "diff"]))
+@click.argument("name", required=False)
+@as_json
+@click.pass_obj
+def recipe_command(file: str | None, action: str, name: str | None, as_json: bool) -> int:
+    """List, show and compare the filters of published data sets, which settings can name.
+
+    list prints the recipes, show the settings of the recipe NAME with the source of each number and the rules that are
+    not done, diff the settings in force that differ from it.
+
+    \b
+    interleaved recipe list
+    interleaved recipe show obelics
+    interleaved recipe diff obelics
+    """
+    if action == "list":
+        if name is not None:
+            raise click.UsageError(f"recipe list takes no NAME; interleaved recipe show {name} prints one recipe")
+        return show_recipes(as_json=as_json)
+    if name is None:
+        raise click.UsageError(f"recipe {action} needs NAME; interleaved recipe list prints the names")
+    return show_recipe(name, as_json=as_json) if action == "show" else show_difference(file, name, as_json=as_json)
 
 
 def show_recipes(*, as_json: bool) -> int:
     """Print a line for each recipe, and return the exit code."""
+    from rich.table import Table
+
+    from interleaved_assets.cli.terminal.console import console, print_json
+    from interleaved_assets.settings import read_recipe, recipe_names
+
     recipes = [read_recipe(name) for name in recipe_names()]
     if as_json:
         print_json({one.name: {"title": one.title, "source": one.source, "about": one.about} for one in recipes})
@@ -23,6 +54,11 @@ def show_recipes(*, as_json: bool) -> int:
 
 def show_recipe(name: str, *, as_json: bool) -> int:
     """Print the settings of a recipe, what it defines in another way and does not do; return the exit code."""
+    from rich.table import Table
+
+    from interleaved_assets.cli.terminal.console import console, print_json
+    from interleaved_assets.settings import read_recipe, recipe_lines
+
     recipe = read_recipe(name)
     if as_json:
         facts = {"name": recipe.name, "title": recipe.title, "source": recipe.source, "about": recipe.about}
@@ -49,6 +85,11 @@ def show_recipe(name: str, *, as_json: bool) -> int:
 
 def show_difference(file: str | None, name: str, *, as_json: bool) -> int:
     """Print the values of a recipe that are not in force, and return the exit code."""
+    from rich.table import Table
+
+    from interleaved_assets.cli.terminal.console import console, print_json
+    from interleaved_assets.settings import as_toml, load_settings, read_recipe, recipe_lines
+
     recipe = read_recipe(name)
     present = load_settings(file).model_dump(mode="json", exclude_none=True)
     different = {
