@@ -7,7 +7,7 @@ import pytest
 
 from interleaved_assets.io.storage.ranges import BlockReader
 from interleaved_assets.io.tar import reader as reader_module
-from interleaved_assets.io.tar import rows as rows_module
+from interleaved_assets.io.tar import tar_rows
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.samples import find_samples
@@ -74,7 +74,7 @@ def test_frames_whose_tags_are_not_kept_are_the_same(
     uri = write_tar(tmp_path / "a.tar", *members)
     parsed = []
     monkeypatch.setattr(reader_module, "KEPT_TAGS", most_tags)
-    monkeypatch.setattr(rows_module, "tiff_frames", lambda tiff: parsed.append(tiff) or tiff_frames(tiff))
+    monkeypatch.setattr(tar_rows, "tiff_frames", lambda tiff: parsed.append(tiff) or tiff_frames(tiff))
     found = [row["binary_content"] for row in rows(uri) if row["modality"] == "image"]
     assert [pixels(data) for data in found] == [pixels(tiff(image, compression="jpeg")) for image in images]
     # a TIFF of two frames has some 30 tags: of none, one or all of them they are kept
