@@ -85,6 +85,15 @@ def test_pdf(start: Start) -> None:
     assert "| report.pdf | 6 | " in start("pdf")
 
 
+def test_big_texts(start: Start) -> None:
+    lines = start(
+        "big_texts", "--megabytes", "0.01", "--rows", "50", "one phrase", "rows", "invalid bytes"
+    ).splitlines()
+    assert [line.split(" | ")[1] for line in lines[2:5]] == ["2496", "200", "None"]
+    assert [line.count("final_tars") for line in lines[2:5]] == [1, 1, 0]
+    assert "Invalid UTF8" in lines[4]
+
+
 def test_text_scores(start: Start) -> None:
     figures = json.loads(start("text_scores", "--megabytes", "0.05"))
     speeds = figures["speeds"]

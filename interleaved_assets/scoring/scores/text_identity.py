@@ -1,6 +1,6 @@
 """Identities of documents and texts, by which a later step can find repeated ones. No filter compares them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Scorer, register_scorer
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
     from interleaved_assets.scoring.protocol.settings import DocumentSettings
     from interleaved_assets.scoring.texts.batch import TextBatch
+
+
+_PIECE: Final = 2**20
+"""Characters whose words are listed at once."""
 
 
 def _prepare(settings: "DocumentSettings") -> MeasureTexts:
@@ -31,7 +35,7 @@ def _prepare(settings: "DocumentSettings") -> MeasureTexts:
 def _text_hashes(batch: "TextBatch") -> list[str | None]:
     """Return the hash of the words of each row, in lower case with single spaces between them; None without words."""
     found: list[str | None] = [None] * (batch.documents + batch.texts)
-    words = [" ".join(text.lower().split()) for text in batch.contents.to_pylist()]
+    words = [_spaced_words(text.lower()) for text in batch.contents.to_pylist()]
     for row, text in zip(batch.row_of_text.tolist(), words, strict=True):
         found[row] = _hash(text)
     first = 0
@@ -39,6 +43,20 @@ def _text_hashes(batch: "TextBatch") -> list[str | None]:
         found[row] = _hash(" ".join(filter(None, words[first : first + count])))
         first += count
     return found
+
+
+def _spaced_words(text: str) -> str:
+    """Return the words with single spaces between them. A long text is split piece by piece, as lists are big."""
+    if len(text) <= _PIECE:
+        return " ".join(text.split())
+    found: list[str] = []
+    for start in range(0, len(text), _PIECE):
+        words = " ".join(text[start : start + _PIECE].split())
+        if words:
+            if found and (text[start].isspace() or text[start - 1].isspace()):
+                found.append(" ")
+            found.append(words)
+    return "".join(found)
 
 
 def _hash(text: str) -> str | None:

@@ -24,6 +24,8 @@ Shares = NDArray[np.float64]
 SEPARATOR: Final = b"\n\n"
 _PLACES_PER_SPAN: Final = 64
 """Fewest places for each span from which on searching the marked places is faster than counting all."""
+_LONG: Final = 2**22
+"""Characters of a batch from which on words are counted without the code points of all."""
 Made = TypeVar("Made")
 
 
@@ -203,7 +205,14 @@ class TextBatch:
     @cached_property
     def white(self) -> NDArray[np.bool_]:
         """One bool for each code point: True for white space."""
-        return is_of(self.classes, WHITE)
+        if len(self.text) <= _LONG or "classes" in vars(self):
+            return is_of(self.classes, WHITE)
+        # the code points and classes of all characters would take six bytes each
+        found = np.zeros(len(self.text), dtype=bool)
+        for start in range(0, len(found), _LONG):
+            part = self.text[start : start + _LONG].encode("utf-32-le")
+            found[start : start + _LONG] = is_of(classes_of(np.frombuffer(part, dtype=np.uint32)), WHITE)
+        return found
 
     @cached_property
     def newlines(self) -> NDArray[np.bool_]:

@@ -14,6 +14,8 @@ from interleaved_assets.scoring.protocol.registry import (
 )
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.protocol.texts import score_documents
+from interleaved_assets.scoring.scores import text_identity
+from interleaved_assets.scoring.texts import batch
 
 SCORERS = tuple(name for name in known_scorers("documents") if name != "language")
 SETTINGS = DocumentSettings(scorers=SCORERS)
@@ -164,3 +166,14 @@ def test_a_text_that_could_not_be_read_has_no_scores_but_its_reason() -> None:
     assert [row["score_error"] for row in scores] == [None, None, "missing_file: gone", None, None]
     assert [row["words"] for row in scores] == [3, 2, None, 0, 1]
     assert {value for name, value in scores[2].items() if name not in KEYS} == {None}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_long_texts_are_split_in_pieces_without_a_difference(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["Aé  b\n\u2003ccc d", "   ", "ab" * 9, " x", "y ", "a\U0001f600 \tB"]
+    whole = score_documents(rows(texts), SETTINGS)
+    monkeypatch.setattr(text_identity, "_PIECE", size)
+    monkeypatch.setattr(batch, "_LONG", size)
+    assert score_documents(rows(texts), SETTINGS) == whole
+    words = score_documents(rows(texts), DocumentSettings(scorers=("words",)))  # without the classes of characters
+    assert words["words"] == whole["words"]
