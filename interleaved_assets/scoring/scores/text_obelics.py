@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+    from interleaved_assets.scoring.texts.batch import Numbers, TextBatch
+    from interleaved_assets.scoring.texts.repeats import Groups
 
 _WORDS: Final = 5
 _CHARACTERS: Final = 10
@@ -89,23 +90,40 @@ def _repeated_words(batch: "TextBatch") -> "np.ndarray":
 def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
     import numpy as np
 
-    from interleaved_assets.scoring.texts.hashes import ten_hashes
-    from interleaved_assets.scoring.texts.repeats import repeated_groups, sum_of_largest
+    from interleaved_assets.scoring.texts.repeats import Groups, repeated_groups
+    from interleaved_assets.scoring.texts.words import span_hashes
 
-    runs = ten_hashes(batch.codes)
-    found: list[np.ndarray] = []
-    for starts, ends in ((batch.document_starts, batch.document_ends), (batch.starts, batch.ends)):
-        total = np.maximum(ends - starts - _CHARACTERS + 1, 0)
-        owners = np.flatnonzero(total)
-        edges = np.column_stack([starts[owners], starts[owners] + total[owners]]).ravel()
-        # runs within an owner alternate with those that leave it
-        within = np.repeat(np.arange(len(edges) + 1) % 2 == 1, np.diff(edges, prepend=0, append=len(runs)))
-        groups_of, sizes = repeated_groups(runs[within], owners, total[owners])
-        groups = np.bincount(groups_of, minlength=len(starts))
-        kinds = total - np.bincount(groups_of, weights=sizes, minlength=len(starts)) + groups
-        most = np.minimum(np.sqrt(kinds).astype(np.int64), groups)
-        found.append(sum_of_largest(groups_of, sizes, most) / np.maximum(total, 1))
-    return batch.rows_from(*found)
+    of_documents = np.maximum(batch.document_ends - batch.document_starts - _CHARACTERS + 1, 0)
+    of_texts = np.maximum(batch.lengths - _CHARACTERS + 1, 0)
+    runs = span_hashes(batch).of_length(_CHARACTERS)
+    # after the runs within a text are those that leave it, and after those of a document those that leave it too
+    last = batch.document_starts + of_documents
+    of_text = batch.document_of_text
+    inside, begin, end = of_texts > 0, batch.starts, np.minimum(last[of_text], np.append(batch.starts[1:], len(runs)))
+    edges = np.column_stack([begin, begin + of_texts, np.maximum(end, begin + of_texts)]).ravel()
+    owner = np.column_stack([of_text, of_text, np.full(batch.texts, batch.documents)]).ravel()
+    number = np.where(inside, np.arange(batch.texts) - batch.first_text[of_text] + 1, 0)
+    part = np.column_stack([number, number * 0, number * 0]).ravel()
+    counts = np.diff(np.minimum(edges, len(runs)), append=len(runs))
+    groups, groups_of_parts = repeated_groups(runs, owner, part, counts)
+    within = groups.owners < batch.documents
+    groups = Groups(groups.owners[within], groups.sizes[within])
+    text = batch.first_text[groups_of_parts.owners >> 32] + (groups_of_parts.owners & 0xFFFFFFFF) - 1
+    return batch.rows_from(
+        _share_of_largest(groups, of_documents), _share_of_largest(Groups(text, groups_of_parts.sizes), of_texts)
+    )
+
+
+def _share_of_largest(groups: "Groups", total: "Numbers") -> "np.ndarray":
+    """Return the share of the runs that are in the largest groups: as many as the square root of all kinds."""
+    import numpy as np
+
+    from interleaved_assets.scoring.texts.repeats import sum_of_largest
+
+    count = np.bincount(groups.owners, minlength=len(total))
+    kinds = total - np.bincount(groups.owners, weights=groups.sizes, minlength=len(total)) + count
+    most = np.minimum(np.sqrt(kinds).astype(np.int64), count)
+    return sum_of_largest(groups, most) / np.maximum(total, 1)
 
 
 def _prepare(settings: "DocumentSettings") -> MeasureTexts:

@@ -39,6 +39,7 @@ class TextBatch:
         keys: ``sample_id`` and ``position`` of the rows; -1 is the position of a document.
         documents, texts: number of documents, and of texts.
         document_of_text: the number of the document that a text belongs to.
+        first_text: the number of the first text of each document.
         row_of_document, row_of_text: places in arrays of rows.
         images: images of each document.
     """
@@ -57,7 +58,7 @@ class TextBatch:
         self.row_of_text: Numbers = np.arange(self.texts) + self.document_of_text + 1
         in_front = np.cumsum(self.texts_of_document) - self.texts_of_document
         self.row_of_document: Numbers = np.arange(self.documents) + in_front
-        self._first_text: Numbers = in_front
+        self.first_text: Numbers = in_front
         self._is_text = np.ones(self.documents + self.texts, dtype=bool)
         self._is_text[self.row_of_document] = False
         self.keys = _keys(rows, self.rows_from(first, place), self.rows_from(np.ones_like(first), place * 0) == 1)
@@ -101,7 +102,7 @@ class TextBatch:
         """Return the sum of the values of the texts of each document."""
         before = np.zeros(self.texts + 1, dtype=np.int64)
         np.cumsum(of_texts, out=before[1:])
-        return before[self._first_text + self.texts_of_document] - before[self._first_text]
+        return before[self.first_text + self.texts_of_document] - before[self.first_text]
 
     def documents_only(self, of_documents: NDArray[Any]) -> pa.Array:
         """Return an array of rows with these values of documents, null on rows of texts."""
@@ -176,12 +177,12 @@ class TextBatch:
     @cached_property
     def document_starts(self) -> Numbers:
         """The place in :attr:`codes` at which each document begins; one without texts has no code points."""
-        return np.append(self.starts, 0)[np.minimum(self._first_text, self.texts)]
+        return np.append(self.starts, 0)[np.minimum(self.first_text, self.texts)]
 
     @cached_property
     def document_ends(self) -> Numbers:
         """The place in :attr:`codes` at which each document ends."""
-        last = np.append(self.ends, 0)[self._first_text + self.texts_of_document - 1]
+        last = np.append(self.ends, 0)[self.first_text + self.texts_of_document - 1]
         return np.where(self.texts_of_document > 0, last, self.document_starts)
 
     def count_rows(self, marked: NDArray[np.bool_]) -> Numbers:

@@ -52,27 +52,18 @@ class SpanHashes:
         """Return the hash of each span."""
         return (self._sums[ends] - self._sums[starts]) * self._inverse[starts]
 
+    def of_length(self, length: int) -> Hashes:
+        """Return the hash of the span of ``length`` code points from each place on, if there are so many."""
+        found = self._sums[length:] - self._sums[: max(len(self._sums) - length, 0)]
+        found *= self._inverse[: len(found)]
+        return found
+
     def changes(
         self, starts: Places, ends: Places, codes: NDArray[np.uint32], places: Places, others: NDArray[np.uint32]
     ) -> Hashes:
         """Return what to add to the hash of each span of ``codes`` for ``others`` at some ascending ``places``."""
         sums = _sums((_values(others) - _values(codes[places])) * self._powers[places])
         return (sums[np.searchsorted(places, ends)] - sums[np.searchsorted(places, starts)]) * self._inverse[starts]
-
-
-def ten_hashes(codes: NDArray[np.uint32]) -> Hashes:
-    """Return the hash of the 10 code points from each place on, if there are so many."""
-    one = codes.astype(np.uint64)
-    two = _joined(one, one, 1)
-    four = _joined(two, two, 2)
-    return _joined(_joined(four, four, 4), two, 8)
-
-
-def _joined(first: Hashes, second: Hashes, length: int) -> Hashes:
-    """Return the hashes of spans made of a span of ``length`` with a hash of ``first``, and one of ``second``."""
-    found = first[: max(len(second) - length, 0)] * np.uint64(pow(_STEP, length, 2**64))
-    found += second[length:]
-    return found
 
 
 def _values(codes: NDArray[np.uint32]) -> Hashes:

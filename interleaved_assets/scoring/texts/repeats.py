@@ -88,29 +88,63 @@ def most_frequent(repeats: Repeats, owners: int, default: Places) -> tuple[Place
     return place, count
 
 
-def repeated_groups(identities: Hashes, owners: Places, counts: Places) -> tuple[Places, Places]:
-    """Return owner, in ascending order, and size of each group of equal elements.
+class Groups(NamedTuple):
+    """Groups of equal elements of an owner: the owner of each, and its size."""
 
-    ``owners`` are the numbers of the owners and ``counts`` how many of the elements each has, one owner after the
-    other. This is faster than :func:`find_repeats`, and does not tell where the elements are.
+    owners: Places
+    sizes: Places
+
+
+def repeated_groups(identities: Hashes, owners: Places, parts: Places, counts: Places) -> tuple[Groups, Groups]:
+    """Return the groups of equal elements within an owner, and those within a part of an owner.
+
+    One sort finds both. This is faster than :func:`find_repeats`, and does not tell where the elements are.
+
+    Args:
+        owners, parts: owner and part of runs of elements that have the same; ``counts`` has the elements of each run. A
+            part is numbered within its owner from 1 on; 0 is no part.
+
+    Returns:
+        The owners of the second groups are owner and part, in the upper and lower 32 bits.
     """
-    bits = np.uint64(max(int(owners[-1]).bit_length() if len(owners) else 0, 1))
-    high = np.uint64(64) - bits
+    high = np.uint64(64 - max(_bits(owners), 1))
+    low = np.uint64(max(_bits(parts), 1))
     keys = mixed(identities)
-    keys >>= bits
-    keys |= np.repeat(owners.astype(np.uint64) << high, counts)
+    keys >>= np.uint64(64) - high + low
+    keys <<= low
+    keys |= np.repeat((owners.astype(np.uint64) << high) | parts.astype(np.uint64), counts)
     keys.sort()
-    follows = np.flatnonzero(keys[1:] == keys[:-1])
+    of_parts = _groups(np.flatnonzero(keys[1:] == keys[:-1]))
+    first = keys[of_parts.owners]
+    part = first & ((np.uint64(1) << low) - np.uint64(1))
+    in_part = part > 0
+    owner = (((first >> high) << np.uint64(_SIZE_BITS)) | part)[in_part]
+    keys >>= low
+    of_owners = _groups(np.flatnonzero(keys[1:] == keys[:-1]))
+    whole = keys[of_owners.owners] >> (high - low)
+    return (
+        Groups(whole.astype(np.int64), of_owners.sizes),
+        Groups(owner.astype(np.int64), of_parts.sizes[in_part]),
+    )
+
+
+def _groups(follows: Places) -> Groups:
+    """Return the first place and the size of each run of elements that equal the one after them."""
     begins = np.flatnonzero(np.diff(follows, prepend=-2) > 1)
-    sizes = np.diff(begins, append=len(follows)) + 1
-    return (keys[follows[begins]] >> high).astype(np.int64), sizes
+    return Groups(follows[begins], np.diff(begins, append=len(follows)) + 1)
 
 
-def sum_of_largest(owners: Places, sizes: Places, most: Places) -> Places:
-    """Return for each owner the number of elements in its ``most`` largest groups; owners are in ascending order."""
-    # the numbers of the owners stay in place, with the largest group of each first
-    keys = (owners << _SIZE_BITS) + (2**_SIZE_BITS - 1 - sizes)
+def _bits(numbers: Places) -> int:
+    """Return the bits of the largest of some numbers."""
+    return int(numbers.max()).bit_length() if len(numbers) else 0
+
+
+def sum_of_largest(groups: Groups, most: Places) -> Places:
+    """Return for each owner the number of elements in its ``most`` largest groups."""
+    # an owner's groups together, the largest first
+    keys = (groups.owners << _SIZE_BITS) + (2**_SIZE_BITS - 1 - groups.sizes)
     keys.sort()
+    owners = keys >> _SIZE_BITS
     rank = np.arange(len(owners)) - np.searchsorted(owners, owners)
     taken = rank < most[owners]
     largest = 2**_SIZE_BITS - 1 - (keys[taken] & (2**_SIZE_BITS - 1))

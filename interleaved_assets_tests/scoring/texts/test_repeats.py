@@ -54,12 +54,17 @@ def test_of_equally_frequent_elements_the_first_counts() -> None:
 
 
 def test_groups_and_the_largest_of_them() -> None:
-    owners, sizes = repeated_groups(hashes([1, 2, 1, 1, 2, 9, 1, 1, 5]), np.array([0, 3]), np.array([6, 3]))
-    assert sorted(zip(owners.tolist(), sizes.tolist(), strict=True)) == [(0, 2), (0, 3), (3, 2)]
-    assert sum_of_largest(owners, sizes, np.array([1, 0, 0, 5])).tolist() == [3, 0, 0, 2]
+    elements = hashes([1, 2, 1, 1, 2, 9, 1, 1, 5])
+    owners, parts, counts = np.array([0, 0, 0, 3]), np.array([1, 0, 2, 1]), np.array([3, 1, 2, 3])
+    groups, of_parts = repeated_groups(elements, owners, parts, counts)
+    assert sorted(zip(groups.owners.tolist(), groups.sizes.tolist(), strict=True)) == [(0, 2), (0, 3), (3, 2)]
+    # two elements in the first part of the first owner, and two in that of the last
+    found = zip((of_parts.owners >> 32).tolist(), (of_parts.owners & 7).tolist(), of_parts.sizes.tolist(), strict=True)
+    assert sorted(found) == [(0, 1, 2), (3, 1, 2)]
+    assert sum_of_largest(groups, np.array([1, 0, 0, 5])).tolist() == [3, 0, 0, 2]
 
 
 def test_nothing_has_no_groups() -> None:
     nothing = np.zeros(0, dtype=np.int64)
-    owners, sizes = repeated_groups(hashes([]), nothing, nothing)
-    assert sum_of_largest(owners, sizes, np.zeros(2, dtype=np.int64)).tolist() == [0, 0]
+    for groups in repeated_groups(hashes([]), nothing, nothing, nothing):
+        assert sum_of_largest(groups, np.zeros(2, dtype=np.int64)).tolist() == [0, 0]
