@@ -60,7 +60,7 @@ _PLACES: Final = 3
 _ERROR: Final = "materialize_error"
 _NAMED: Final = ["sample_id", "position", _ERROR]
 _DECODED: Final = ("thumbnail",)
-"""A scorer that decodes every image, and costs little besides."""
+"""A scorer that decodes every image; no thumbnail is made."""
 
 
 class Finding(BaseModel):
@@ -107,7 +107,9 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
             problems += key_problems(table)
         is_whole = pc.is_null(table[_ERROR])
         _add_errors(table.select(_NAMED).filter(pc.invert(is_whole)), rows, places)
-        scores = score_images(filter_rows(table, is_whole), scoring).rename_columns({"score_error": _ERROR})
+        scores = score_images(filter_rows(table, is_whole), scoring, shown=_nothing).rename_columns(
+            {"score_error": _ERROR}
+        )
         _add_errors(scores.select(_NAMED).filter(pc.is_valid(scores[_ERROR])), rows, places)
     shortfall = form.shortfall(file.uri, options)
     findings = [
@@ -126,6 +128,10 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
         if count
     ]
     return Validation(uri=file.uri, counts=counter.counts, findings=findings)
+
+
+def _nothing(*_: object) -> bool:
+    return False
 
 
 def _add_errors(rows: pa.Table, counted: Counter[str], places: dict[str, list[str]]) -> None:

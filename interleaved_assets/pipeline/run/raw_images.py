@@ -15,14 +15,20 @@ _PART_BYTES: Final = 16 * 2**20
 
 
 def with_raw_images(
-    tables: "Iterable[pa.Table]", key: str, source: RawSource | None, storage: StorageSettings, max_batch_bytes: int
+    tables: "Iterable[pa.Table]",
+    key: str,
+    source: RawSource | None,
+    storage: StorageSettings,
+    max_batch_bytes: int,
+    *,
+    few: bool = False,
 ) -> "Iterator[pa.Table]":
     """Yield ``tables`` with the bytes of their images, in tables of whole samples.
 
     A table has at most ``max_batch_bytes``, and at most 16 MiB.
 
     The raw shard is compared with ``source`` before the first and after the last table. A raw shard that was moved is
-    found by its key.
+    found by its key. If ``few`` of its images are read, it is not fetched as a whole from a bucket.
 
     Raises:
         StorageError: the raw shard is gone or unreadable.
@@ -32,7 +38,7 @@ def with_raw_images(
     from interleaved_assets.io.rows.referenced import fill_referenced
 
     raw = judged_raw_shard(key, source, storage)
-    with open_tar(raw.uri, storage.options) as tar:
+    with open_tar(raw.uri, storage.options, by_ranges=few) as tar:
         yield from fill_referenced(tables, tar, min(max_batch_bytes, _PART_BYTES))
     now = find_raw_shard(key, storage, source)
     if (now.stamp, now.uploaded) != (raw.stamp, raw.uploaded):

@@ -11,7 +11,8 @@ from interleaved_assets.pipeline.run.parallel import parallel_map
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of
 from interleaved_assets.reporting.dataset.aggregate import Example
-from interleaved_assets.reporting.figures.facts import ImageKey, thumbnails_in
+from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.reporting.figures.pictures import shown_thumbnails
 from interleaved_assets.settings import StorageSettings
 
 _READERS = 8  # threads; each holds the thumbnails of one shard
@@ -46,9 +47,11 @@ def _held(examples: list[Example], shard: str, storage: StorageSettings) -> dict
     paths = storage.shard(shard)
     rows = pa.table({name: [getattr(row, name) for row in examples] for name in ("stage", *RowKey._fields)})
     texts = dropped_contents(rows, paths)
+    images = [ImageKey(row.sample_id, row.position) for row in examples if row.modality == "image"]
     thumbnails: dict[ImageKey, bytes] = {}
-    if any(example.modality == "image" for example in examples):
-        thumbnails = thumbnails_in(find_scores_of(IMAGE_SCORES, paths, thumbnails=True))
+    if images:
+        scores = find_scores_of(IMAGE_SCORES, paths, thumbnails=True)
+        thumbnails = shown_thumbnails(images, scores, paths, storage)
     return {
         row: Held(
             thumbnails.get(ImageKey(row.sample_id, row.position)) if row.modality == "image" else None,

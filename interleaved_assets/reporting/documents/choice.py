@@ -50,12 +50,17 @@ def check_choice(choice: Choice, sample_ids: Collection[str], reasons: Collectio
         raise NothingChosen(f"{where} lost no row for {absent[0]!r}; its reasons: {', '.join(reasons) or 'none'}")
 
 
-def choose_documents(sample_ids: Sequence[str], reasons: Mapping[str, Sequence[str]], choice: Choice) -> Chosen:
+def choose_documents(
+    sample_ids: Sequence[str],
+    reasons: Mapping[str, Sequence[str]],
+    choice: Choice,
+    without_pictures: Collection[str] = (),
+) -> Chosen:
     """Choose from ``sample_ids``; ``reasons`` has the drop reasons of the samples that lost rows.
 
     If the limit leaves documents out, three quarters of it are for documents with dropped rows, of every reason in
     turn, and the rest is for others, spread evenly over the shard. Each group takes the places that the other does not
-    need.
+    need. Of these others, documents ``without_pictures``, whose images would have to be read, come last.
     """
     found, asked = list(sample_ids), ""
     if choice.sample_ids:
@@ -72,7 +77,7 @@ def choose_documents(sample_ids: Sequence[str], reasons: Mapping[str, Sequence[s
     if len(found) <= choice.limit:
         every = len(found) == len(sample_ids)
         return Chosen(found, total if every else f"{text.count(len(found))} of {total}{asked}")
-    lossy, whole = _limited(found, reasons, choice.limit)
+    lossy, whole = _limited(found, reasons, choice.limit, set(without_pictures))
     shown = set(lossy) | set(whole)
     parts = []
     if lossy:
@@ -84,7 +89,7 @@ def choose_documents(sample_ids: Sequence[str], reasons: Mapping[str, Sequence[s
 
 
 def _limited(
-    sample_ids: Sequence[str], reasons: Mapping[str, Sequence[str]], limit: int
+    sample_ids: Sequence[str], reasons: Mapping[str, Sequence[str]], limit: int, without_pictures: set[str]
 ) -> tuple[list[str], list[str]]:
     groups: dict[str, list[str]] = defaultdict(list)
     for sample_id in sample_ids:
@@ -94,6 +99,8 @@ def _limited(
     others = [sample_id for sample_id in sample_ids if not reasons.get(sample_id)]
     room = max(math.ceil(limit * 3 / 4), limit - len(others))
     lossy = lossy[:room]
+    drawn = [sample_id for sample_id in others if sample_id not in without_pictures]
+    others = drawn if len(drawn) >= limit - len(lossy) else others
     others = [
         others[place] for place in np.linspace(0, len(others) - 1, min(limit - len(lossy), len(others))).astype(int)
     ]

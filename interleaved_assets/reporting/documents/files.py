@@ -13,7 +13,6 @@ from interleaved_assets.pipeline.tasks.normalized import read_options
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import build_documents
 from interleaved_assets.reporting.documents.pages import (
-    BATCH_BYTES,
     PREVIEWS,
     DocumentPage,
     previews_of,
@@ -22,6 +21,7 @@ from interleaved_assets.reporting.documents.pages import (
 )
 from interleaved_assets.reporting.figures.facts import ImageKey
 from interleaved_assets.reporting.figures.measures import measures_of
+from interleaved_assets.reporting.figures.pictures import BATCH_BYTES
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import score_images

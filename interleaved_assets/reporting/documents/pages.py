@@ -19,7 +19,6 @@ from interleaved_assets.model.errors import ShardError, StorageError, StorageUna
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
-from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, REWRITTEN
 from interleaved_assets.pipeline.stages.outputs import find_changes
@@ -29,6 +28,9 @@ from interleaved_assets.reporting.documents.text_scores import text_scores
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
 from interleaved_assets.reporting.figures.measures import measures_of
+from interleaved_assets.reporting.figures.pictures import BATCH_BYTES, shown_thumbnails, with_images
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
@@ -37,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 PREVIEWS: Final = 250
 """Most images for which a page can show larger pictures than thumbnails."""
-BATCH_BYTES: Final = 128 * 2**20
-"""Most bytes of rows held at once while documents are read."""
 _IMAGE_COLUMNS: Final = (*REQUIRED_COLUMNS, "binary_content", "source_ref", BINARY_SIZE)
 
 
@@ -68,9 +68,10 @@ def shard_documents(
 ) -> DocumentPage:
     """Return documents of a shard of the project, with the drops of each stage in their places.
 
-    ``with_previews`` decodes their images for pictures larger than the stored thumbnails, also if no thumbnails are
-    stored, unless there are more than :data:`PREVIEWS` images. ``facts`` are those of the shard, with thumbnails, if
-    they were read before. Raises NothingChosen as :func:`~interleaved_assets.reporting.documents.choice.check_choice`.
+    Thumbnails that are not stored are made. ``with_previews`` decodes the images for larger pictures, also if the shard
+    was scored without thumbnails, unless there are more than :data:`PREVIEWS` images. ``facts`` are those of the shard,
+    with thumbnails, if they were read before. Raises NothingChosen as
+    :func:`~interleaved_assets.reporting.documents.choice.check_choice`.
     """
     paths = settings.storage.shard(key)
     facts = facts or shard_facts(key, settings)
@@ -82,7 +83,7 @@ def shard_documents(
     sample_ids = list(dict.fromkeys([*keys["sample_id"].to_pylist(), *ledger["sample_id"].to_pylist()]))
     reasons = drop_reasons(ledger)
     check_choice(choice, sample_ids, reasons, f"shard {key}")
-    chosen = choose_documents(sample_ids, _reasons_by_sample(ledger), choice)
+    chosen = choose_documents(sample_ids, _reasons_by_sample(ledger), choice, _without_pictures(facts.scores))
     schema = parquet_shard_schema(stored, storage_options=paths.options)
     columns = [name for name in schema.names if name not in ("binary_content", BINARY_SIZE)]
     rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(stored, paths, columns)))
@@ -91,12 +92,15 @@ def shard_documents(
     if with_previews and (images <= PREVIEWS or not pictures):
         try:
             tables = rows_of(chosen.sample_ids, _read(stored, paths, _IMAGE_COLUMNS))
-            for part in _with_images(paths, tables, facts.rows_stage, settings.storage):
+            for part in with_images(tables, facts.rows_stage, paths, settings.storage):
                 pictures |= previews_of(part)
         except (StorageError, ShardError) as error:
             if not pictures or isinstance(error, StorageUnavailable):
                 raise
             logger.warning("the pictures are the stored thumbnails: %s", error)
+    else:
+        shown = image_keys(filter_rows(rows, pc.equal(rows["modality"], "image")))
+        pictures = shown_thumbnails(shown, facts.scores, paths, settings.storage)
     of_texts = text_scores(facts.documents, chosen.sample_ids, settings.selection)
     documents = build_documents(
         chosen.sample_ids,
@@ -146,14 +150,12 @@ def _read(uri: str, paths: ShardPaths, columns: Collection[str]) -> Iterator[pa.
     return PARQUET.read(uri, options)
 
 
-def _with_images(
-    paths: ShardPaths, tables: Iterable[pa.Table], stage: str, storage: StorageSettings
-) -> Iterable[pa.Table]:
-    """Return rows of ``stage`` with the bytes of their images, which they may only name in the raw shard."""
-    record = read_record(paths.record(stage), paths.options)
-    if record is None or not record.names_images:
-        return tables
-    return with_raw_images(tables, paths.key, record.source, storage, BATCH_BYTES)
+def _without_pictures(scores: pa.Table | None) -> set[str]:
+    """Return the samples with an image whose thumbnail is not stored, and can be made."""
+    if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
+        return set()
+    missing = pc.and_(scores[THUMBNAIL_COLUMN].is_null(), scores[ERROR_COLUMN].is_null())
+    return set(scores["sample_id"].filter(missing).to_pylist())
 
 
 def _reasons_by_sample(ledger: pa.Table) -> dict[str, list[str]]:

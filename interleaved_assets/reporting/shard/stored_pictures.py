@@ -20,6 +20,7 @@ from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.reporting.figures.drops import choose_drops, reason_text, short_id
 from interleaved_assets.reporting.figures.facts import ImageKey
 from interleaved_assets.reporting.figures.measures import measures_of
+from interleaved_assets.reporting.figures.pictures import shown_thumbnails
 from interleaved_assets.reporting.shard.report import plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import choose_pictures, compared_texts, tiles_of
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
@@ -29,8 +30,8 @@ from interleaved_assets.settings import Settings
 FIRST_DROPS: Final = 5
 """Most dropped rows in the table of a shard."""
 _CONTENT_LENGTH: Final = 60
-_PAGE_DROPPED, _PAGE_KEPT = 60, 24  # most pictures of the contact sheet
-_VERSION: Final = 5  # version of the drawing: a change draws the pictures of unchanged shards again
+_PAGE_DROPPED, _PAGE_KEPT = 16, 8  # most pictures of the contact sheet; about a dozen fit
+_VERSION: Final = 6  # version of the drawing: a change draws the pictures of unchanged shards again
 
 
 class Drawn(NamedTuple):
@@ -118,7 +119,8 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
         nearest = compared_texts(facts.scores, [*dropped, *kept])
     contents = row_contents(list(nearest.values()), paths.output(facts.rows_stage), paths)
     texts = {image: contents[row] for image, row in nearest.items() if row in contents}
-    tiles = [tiles_of(facts, images, measures, texts) if images else [] for images in (dropped, kept)]
+    pictures = shown_thumbnails([*dropped, *kept], facts.scores, paths, settings.storage)
+    tiles = [tiles_of(facts, images, measures, texts, pictures) if images else [] for images in (dropped, kept)]
     page = ""
     if settings.pages.enabled:
         documents = shard_documents(key, settings, Choice(settings.pages.max_documents), facts=facts)

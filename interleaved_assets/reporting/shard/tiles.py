@@ -1,4 +1,4 @@
-"""Contact sheets: pictures of a shard with their scores and drop reasons, from the stored thumbnails."""
+"""Contact sheets: pictures of a shard with their scores and drop reasons, from thumbnails."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -42,8 +42,10 @@ def choose_pictures(
 ) -> tuple[list[ImageKey], list[ImageKey]]:
     """Return up to ``dropped`` dropped and ``kept`` kept images.
 
-    Dropped images are taken from each reason in turn; kept images are spread evenly over the shard.
+    Dropped images are taken from each reason in turn; kept images are spread evenly over the shard. Images whose
+    thumbnails are stored come first.
     """
+    drawn = thumbnails_in(scores).keys()
     by_reason: dict[str, list[ImageKey]] = defaultdict(list)
     gone: set[ImageKey] = set()
     if ledger is not None:
@@ -51,7 +53,10 @@ def choose_pictures(
         for key, reason in zip(image_keys(images), images["reason"].to_pylist(), strict=True):
             by_reason[reason].append(key)
             gone.add(key)
+    for keys in by_reason.values():
+        keys.sort(key=lambda key: key not in drawn)
     left = [key for key in image_keys(scores) if key not in gone]
+    left = [key for key in left if key in drawn] or left
     if len(left) > kept:
         left = [left[index] for index in np.linspace(0, len(left) - 1, kept).round().astype(int)]
     return by_turns(by_reason, dropped), left
@@ -64,14 +69,18 @@ def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey,
 
 
 def tiles_of(
-    facts: ShardFacts, keys: Sequence[ImageKey], measures: Sequence[Measure], texts: Mapping[ImageKey, str]
+    facts: ShardFacts,
+    keys: Sequence[ImageKey],
+    measures: Sequence[Measure],
+    texts: Mapping[ImageKey, str],
+    pictures: Mapping[ImageKey, bytes],
 ) -> list[Tile]:
-    """Return the tiles of ``keys``, in their order: pictures from ``facts``, nearest texts from ``texts``."""
+    """Return the tiles of ``keys``, in their order, with their thumbnails and the nearest texts."""
     assert facts.scores is not None
     scores = _of_images(facts.scores, set(keys))
     # scores that follow from the size are left out, because the size is shown
     values = scores_by_image(scores, [measure for measure in measures if not set(measure.columns) <= SIZE_COLUMNS])
-    (sizes, _, errors), pictures = about_images(scores), thumbnails_in(scores)
+    sizes, _, errors = about_images(scores)
     drops: dict[ImageKey, dict[str, Any]] = {}
     if facts.ledger is not None:
         ledger = _of_images(facts.ledger.filter(pc.equal(facts.ledger["modality"], "image")), set(keys))
@@ -94,16 +103,17 @@ def markdown_tiles(dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: 
     the kept ones to a third of the table.
     """
     prefix = common_prefix([tile.key.sample_id for tile in (*dropped, *kept)])
-    lines = [_markdown_line(tile, prefix) for tile in dropped]
-    kept_lines = [_markdown_line(tile, prefix) for tile in kept]
     head = f"Ids begin with {markdown_cell(prefix)}\n\n" if prefix else ""
     head += "|  | outcome | scores | sample | position |\n| --- | --- | --- | --- | ---: |\n"
     room = max_bytes - len(head.encode()) - 200
-    shown_kept = _fitting(kept_lines, max(room // 3, room - sum(map(_size, lines))))
-    shown = _fitting(lines, room - sum(map(_size, shown_kept)))
-    cut = f"\n\n{len(shown)} of {text.counted(len(lines), 'dropped picture')} and {len(shown_kept)} of "
-    cut += f"{len(kept_lines)} kept ones; more are on the page."
-    said = cut if len(shown) + len(shown_kept) < len(lines) + len(kept_lines) else ""
+    first_kept = _fitting(kept, prefix, room // 3)
+    shown = _fitting(dropped, prefix, room - sum(map(_size, first_kept)))
+    left = room - sum(map(_size, (*shown, *first_kept)))
+    more = _fitting(kept[len(first_kept) :], prefix, left) if len(shown) == len(dropped) else []
+    shown_kept = [*first_kept, *more]
+    cut = f"\n\n{len(shown)} of {text.counted(len(dropped), 'dropped picture')} and {len(shown_kept)} of "
+    cut += f"{len(kept)} kept ones; more are on the page."
+    said = cut if len(shown) + len(shown_kept) < len(dropped) + len(kept) else ""
     return f"{head}{chr(10).join([*shown, *shown_kept])}{said}" if shown or shown_kept else said.lstrip()
 
 
@@ -119,10 +129,11 @@ def _markdown_line(tile: Tile, prefix: str) -> str:
     return f"| {picture} | {outcome} | {scores} | {sample} | {tile.key.position} |"
 
 
-def _fitting(lines: Sequence[str], room: int) -> list[str]:
-    """Return the first of ``lines`` that fit into ``room`` bytes."""
+def _fitting(tiles: Sequence[Tile], prefix: str, room: int) -> list[str]:
+    """Return the lines of the first of ``tiles`` that fit into ``room`` bytes; the others are not drawn."""
     shown = []
-    for line in lines:
+    for tile in tiles:
+        line = _markdown_line(tile, prefix)
         room -= _size(line)
         if room < 0:
             break

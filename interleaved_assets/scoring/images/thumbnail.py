@@ -1,9 +1,9 @@
 """Small pictures of images: thumbnails, and larger previews of a few images.
 
-Thumbnails are made when the image is scored, so that it need not be decoded again.
+Thumbnails of images that will be shown are made when they are scored, so that they need not be decoded again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -37,16 +37,24 @@ def smaller_thumbnail(stored: bytes, side: int = SMALL_SIDE) -> bytes:
 
 def previews(images: Sequence[Buffer]) -> list[bytes | None]:
     """Return each image as a WebP of at most 320 pixels on its longer side, about 10 KB; None if decoding fails."""
+    return _pictures(images, lambda image: _webp(_fitted(image, PREVIEW_SIDE), _PREVIEW_QUALITY))
 
-    def preview(data: Buffer) -> bytes | None:
+
+def thumbnails(images: Sequence[Buffer]) -> list[bytes | None]:
+    """Return :func:`thumbnail` of each encoded image; None if decoding fails."""
+    return _pictures(images, thumbnail)
+
+
+def _pictures(images: Sequence[Buffer], draw: Callable[[BgrImage], bytes]) -> list[bytes | None]:
+    def picture(data: Buffer) -> bytes | None:
         try:
             with one_image("decode"):
-                return _webp(_fitted(decode_image(data), PREVIEW_SIDE), _PREVIEW_QUALITY)
+                return draw(decode_image(data))
         except ImageError:  # the error of such an image is among its scores
             return None
 
-    with decoders_for_threads(), ThreadPoolExecutor(processors(), thread_name_prefix="preview") as pool:
-        return list(pool.map(preview, images))
+    with decoders_for_threads(), ThreadPoolExecutor(processors(), thread_name_prefix="picture") as pool:
+        return list(pool.map(picture, images))
 
 
 def _fitted(image: BgrImage, side: int) -> BgrImage:

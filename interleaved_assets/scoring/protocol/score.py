@@ -1,26 +1,35 @@
 """Scoring of the images of a table on a thread pool; each image is decoded once for all scorers."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.rows.batches import binary_views
+from interleaved_assets.io.rows.batches import binary_views, parts_within
 from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import BgrImage, decode_opened, decode_plain, one_image
 from interleaved_assets.scoring.images.decoders import decoders_for_threads
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.images.size import aspect_ratio, displayed_size, image_size, open_header
 from interleaved_assets.scoring.protocol.registry import MeasureFunction, Scorer, chosen_scorers
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
 _NO_SIZE: Final = (None, None, None)
+_TASK_BYTES: Final = 2**20
+"""Bytes of the images that a thread takes at once: it waits for the interpreter's lock between two takes."""
+_TASKS_PER_THREAD: Final = 8
+
+Shown = Callable[[str, Mapping[str, object]], bool]
+"""Says whether an image gets a thumbnail, from the id of its sample and what was measured before, by column."""
 
 
 class PreparedScorer(NamedTuple):
@@ -30,7 +39,9 @@ class PreparedScorer(NamedTuple):
     measure: MeasureFunction
 
 
-def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, threads: int | None = None) -> pa.Table:
+def score_images(
+    rows: pa.Table, settings: ScoringSettings | None = None, *, threads: int | None = None, shown: Shown | None = None
+) -> pa.Table:
     """Measure every image row.
 
     An image that cannot be decoded or measured gets an error in ``score_error`` (``"<code>: <detail>"``, several joined
@@ -46,6 +57,7 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
         settings: the scorers and their options; by default sharpness, QR codes and thumbnails.
         threads: images scored in parallel; by default one per processor that this process may use. The result does
             not depend on it.
+        shown: says which images get a thumbnail; by default all.
 
     Returns:
         One row per image row, in their order, with the columns of
@@ -55,22 +67,65 @@ def score_images(rows: pa.Table, settings: ScoringSettings | None = None, *, thr
     Raises:
         MissingDependency: a scorer's package or library is absent; before any image is decoded.
     """
+    (scores,) = score_batches([rows], settings, threads=threads, shown=shown)
+    return scores
+
+
+def score_batches(
+    tables: Iterable[pa.Table],
+    settings: ScoringSettings | None = None,
+    *,
+    threads: int | None = None,
+    shown: Shown | None = None,
+) -> Iterator[pa.Table]:
+    """Yield :func:`score_images` of each of ``tables``.
+
+    The next table is taken while the images of one are measured.
+    """
     settings = settings or ScoringSettings()
     scorers = prepare_scorers(settings)
-    images = filter_rows(rows, pc.equal(rows["modality"], "image"))
+    schema = scores_schema(settings)
+    names = schema.names[2:]
 
-    def score(source: memoryview | str) -> tuple[object, ...]:
-        if isinstance(source, str):
-            return _unscored(source, scorers)
-        return score_image(source, scorers, max_pixels=settings.max_pixels)
+    def score(sources: Sequence[tuple[str, memoryview | str]]) -> list[tuple[object, ...]]:
+        return [
+            _unscored(source, scorers)
+            if isinstance(source, str)
+            else score_image(source, scorers, max_pixels=settings.max_pixels, show=_asked(shown, sample_id, names))
+            for sample_id, source in sources
+        ]
 
     if not scorers:
         # reading a header takes microseconds, less than handing it to a thread
-        return _score_table(images, [score(source) for source in _sources(images)], scores_schema(settings))
+        for images in map(_images, tables):
+            yield _score_table(images, score(_sources(images)), schema)
+        return
+    waiting: deque[tuple[pa.Table, list[Future[list[tuple[object, ...]]]]]] = deque()
     threads = threads or processors()
     with decoders_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
-        measured = list(pool.map(score, _sources(images)))
-    return _score_table(images, measured, scores_schema(settings))
+        for images in map(_images, tables):
+            sources = _sources(images)
+            sizes = np.array([len(source) for _, source in sources], np.int64)
+            parts = parts_within(sizes, min(_TASK_BYTES, int(sizes.sum()) // (_TASKS_PER_THREAD * threads)))
+            waiting.append((images, [pool.submit(score, sources[part]) for part in parts]))
+            del images, sources
+            if len(waiting) > 1:
+                yield _measured(*waiting.popleft(), schema)
+        while waiting:
+            yield _measured(*waiting.popleft(), schema)
+
+
+def _images(table: pa.Table) -> pa.Table:
+    return filter_rows(table, pc.equal(table["modality"], "image"))
+
+
+def _measured(images: pa.Table, tasks: list[Future[list[tuple[object, ...]]]], schema: pa.Schema) -> pa.Table:
+    return _score_table(images, list(itertools.chain.from_iterable(task.result() for task in tasks)), schema)
+
+
+def _asked(shown: Shown | None, sample_id: str, names: Sequence[str]) -> Callable[[Sequence[object]], bool] | None:
+    """Return what decides on the thumbnail of an image of this sample, from the values of the first columns."""
+    return None if shown is None else lambda values: shown(sample_id, dict(zip(names, values, strict=False)))
 
 
 def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
@@ -82,8 +137,17 @@ def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
     )
 
 
-def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: int) -> tuple[object, ...]:
-    """Return a row of the score table: width, height, aspect ratio, each scorer's columns, error text or None."""
+def score_image(
+    data: Buffer,
+    scorers: Sequence[PreparedScorer],
+    *,
+    max_pixels: int,
+    show: Callable[[Sequence[object]], bool] | None = None,
+) -> tuple[object, ...]:
+    """Return a row of the score table: width, height, aspect ratio, each scorer's columns, error text or None.
+
+    ``show`` says from the columns so far whether the image gets a thumbnail; without it, it does.
+    """
     errors: list[str] = []
     size: tuple[object, ...] = _NO_SIZE
     image: BgrImage | None = None
@@ -104,6 +168,9 @@ def score_image(data: Buffer, scorers: Sequence[PreparedScorer], *, max_pixels: 
         errors.append(error.error)
     values: list[object] = []
     for prepared in scorers:
+        if show is not None and THUMBNAIL_COLUMN in prepared.scorer.columns and not show([*size, *values]):
+            values.append(None)
+            continue
         values += _measure(prepared, data if prepared.scorer.of_bytes else image, errors)
     return *size, *values, "; ".join(errors) or None
 
@@ -128,8 +195,12 @@ def _unscored(error: str, scorers: Sequence[PreparedScorer]) -> tuple[object, ..
     return *_NO_SIZE, *(None,) * columns, error
 
 
-def _sources(images: pa.Table) -> Iterator[memoryview | str]:
-    """Yield the bytes of each image, or an error text if it has none."""
+def _sources(images: pa.Table) -> list[tuple[str, memoryview | str]]:
+    """Return the id of each image's sample with the bytes of the image, or an error text if it has none."""
+    return list(zip(images["sample_id"].to_pylist(), _contents(images), strict=True))
+
+
+def _contents(images: pa.Table) -> Iterator[memoryview | str]:
     errors: Iterable[str | None] = itertools.repeat(None, images.num_rows)
     if "materialize_error" in images.column_names:
         errors = images["materialize_error"].to_pylist()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts
+from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, thumbnails_in
 from interleaved_assets.reporting.figures.measures import Measure, measures_of
 from interleaved_assets.reporting.shard.report import REPORT_BYTES, plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import Tile, choose_pictures, tiles_of
@@ -23,7 +23,7 @@ MEASURES = measures_of(SelectionSettings(max_aspect_ratio=2))
 
 def sheet_of(facts: ShardFacts) -> list[list[Tile]]:
     chosen = choose_pictures(facts.scores, facts.ledger, 24, 24)
-    return [tiles_of(facts, images, MEASURES, {}) for images in chosen]
+    return [tiles_of(facts, images, MEASURES, {}, thumbnails_in(facts.scores)) for images in chosen]
 
 
 def test_a_report_has_counts_plots_and_pictures() -> None:

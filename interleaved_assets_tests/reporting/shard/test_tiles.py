@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from interleaved_assets.pipeline.lineage.contents import RowKey
 from interleaved_assets.reporting.figures.drops import choose_drops, common_prefix
-from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.reporting.figures.facts import ImageKey, thumbnails_in
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.shard.tiles import Tile, choose_pictures, compared_texts, markdown_tiles, tiles_of
 from interleaved_assets.scoring.images.thumbnail import smaller_thumbnail, thumbnail
@@ -45,7 +45,9 @@ def test_a_rare_reason_is_seen_among_many_drops_and_kept_ones_are_spread_out() -
 def test_a_tile_has_its_reason_and_every_score() -> None:
     facts = with_thumbnails(flyers())
     keys = [ImageKey("a", 4), ImageKey("b", 0), ImageKey("b", 1), ImageKey("a", 1)]
-    above, with_sample, damaged, kept = tiles_of(facts, keys, MEASURES, {keys[0]: "A text."})
+    above, with_sample, damaged, kept = tiles_of(
+        facts, keys, MEASURES, {keys[0]: "A text."}, thumbnails_in(facts.scores)
+    )
     assert above.reason == "QR area 0.2 ≥ 0.05"
     assert above.scores == ("300×200", "sharpness 900", "QR area 0.2")
     assert above.compared == "A text."
@@ -67,9 +69,9 @@ def test_the_text_that_clip_compared_is_named_by_its_row() -> None:
 def test_the_sheet_is_a_table_whose_ids_can_be_copied() -> None:
     facts = with_thumbnails(replace(flyers(prefix="crawl-2026/")))
     keys = [ImageKey("crawl-2026/a", 4), ImageKey("crawl-2026/b", 1)]
-    [kept] = tiles_of(facts, [ImageKey("crawl-2026/c", 0)], MEASURES, {})
+    [kept] = tiles_of(facts, [ImageKey("crawl-2026/c", 0)], MEASURES, {}, thumbnails_in(facts.scores))
     first, blank, *lines = markdown_tiles(
-        tiles_of(facts, keys, MEASURES, {keys[0]: "1 | 2"}), [kept], max_bytes=9_000
+        tiles_of(facts, keys, MEASURES, {keys[0]: "1 | 2"}, thumbnails_in(facts.scores)), [kept], max_bytes=9_000
     ).split("\n")
     assert (first, blank) == ("Ids begin with crawl-2026/", "")
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines[2:]]

@@ -1,0 +1,89 @@
+"""Thumbnails of images that are shown: the stored ones, and others made from the images."""
+
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.model.columns import BINARY_SIZE, REQUIRED_COLUMNS
+from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.pipeline.run.raw_images import with_raw_images
+from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.stages.names import NORMALIZED
+from interleaved_assets.reporting.figures.facts import ImageKey, image_keys, thumbnails_in
+from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
+from interleaved_assets.settings import StorageSettings
+from interleaved_assets.settings.shard_paths import ShardPaths
+
+logger = logging.getLogger(__name__)
+
+BATCH_BYTES: Final = 128 * 2**20
+"""Most bytes of rows held at once while images are read."""
+
+
+def shown_thumbnails(
+    keys: Collection[ImageKey], scores: pa.Table | None, paths: ShardPaths, storage: StorageSettings
+) -> dict[ImageKey, bytes]:
+    """Return the thumbnails of these images: those in ``scores``, and for others new ones.
+
+    None are made for images with an error, nor for a shard that was scored without thumbnails. If images can be read no
+    more, only the stored ones are returned.
+    """
+    if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
+        return {}
+    wanted = set(keys)
+    scores = scores.filter(pa.array([key in wanted for key in image_keys(scores)], pa.bool_()))
+    found = thumbnails_in(scores)
+    missing = scores.filter(pc.and_(scores[THUMBNAIL_COLUMN].is_null(), scores[ERROR_COLUMN].is_null()))
+    if not missing.num_rows:
+        return found
+    from interleaved_assets.scoring.images.thumbnail import thumbnails  # imports OpenCV
+
+    lacking = set(image_keys(missing))
+    try:
+        for images in _images(lacking, paths, storage):
+            made = thumbnails([content.as_buffer() for content in images["binary_content"]])
+            found |= {
+                key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None
+            }
+    except (StorageError, ShardError) as error:
+        logger.warning("shard %s: %d pictures are not drawn: %s", paths.key, len(lacking - found.keys()), error)
+    return found
+
+
+def with_images(
+    tables: Iterable[pa.Table], stage: str, paths: ShardPaths, storage: StorageSettings
+) -> Iterable[pa.Table]:
+    """Return rows of ``stage`` with the bytes of their images, which they may only name in the raw shard."""
+    record = read_record(paths.record(stage), paths.options)
+    if record is None or not record.names_images:
+        return tables
+    return with_raw_images(tables, paths.key, record.source, storage, BATCH_BYTES, few=True)
+
+
+def _images(keys: set[ImageKey], paths: ShardPaths, storage: StorageSettings) -> Iterator[pa.Table]:
+    """Yield the rows of these images with their bytes."""
+    columns = (*REQUIRED_COLUMNS, "binary_content", "source_ref", BINARY_SIZE)
+    tables = read_parquet_shard(
+        paths.output(NORMALIZED), columns=columns, max_batch_bytes=BATCH_BYTES, storage_options=paths.options
+    )
+    chosen = (
+        filter_rows(
+            table,
+            pa.array(
+                [
+                    key in keys and modality == "image"
+                    for key, modality in zip(image_keys(table), table["modality"].to_pylist(), strict=True)
+                ],
+                pa.bool_(),
+            ),
+        )
+        for table in tables
+    )
+    for table in with_images((table for table in chosen if table.num_rows), NORMALIZED, paths, storage):
+        yield filter_rows(table, table["binary_content"].is_valid())
