@@ -24,9 +24,21 @@ _ODD: Final = (
     b"/F1 0 Tf", b"/None 12 Tf", b"q " * 5000, b"BT " * 500, b"/Im0 Do", b"1e30 0 0 1e30 0 0 cm", b"(\\377\\376) Tj",
     b"[(a) -99999999 (b)] TJ", b"BI /W 9 /H 9 /BPC 8 /CS /G ID 123 EI", b"<FFFE> Tj", b"0 0 0 0 0 0 cm", b"\0" * 50,
     b"/Im0 Do " * 300, b"99999999 Tz", b"(" * 300, b"<< /A << /B", b"-1 -1 Td", b"3 Tr",
+    b"50 100 m 300 100 l 50 140 m 300 140 l 50 180 m 300 180 l S",
+    b"50 100 m 50 180 l 90 100 m 90 180 l 300 100 m 300 180 l S",
+    b"50 50 90 40 re S 140 50 90 40 re S 50 90 90 40 re S 140 90 90 40 re S", b"1e9 1e9 m -1e9 1e9 l S " * 900,
+    b"0 1 -1 0 300 300 cm", b"(\\330\\247\\331\\204) Tj", b"0 0 m 9 9 l " * 500 + b"S", b"1 0 0 1 99999 0 Tm",
 )  # fmt: skip
 _SPACES: Final = ("/DeviceGray", "/DeviceRGB", "/DeviceCMYK", "[/Indexed /DeviceRGB 1 <000000FFFFFF>]", "/Pattern")
-_FILTERS: Final = ("/FlateDecode", "[/FlateDecode /FlateDecode]", "/JPXDecode", "/JBIG2Decode", "/CCITTFaxDecode")
+_FILTERS: Final = (
+    "/FlateDecode",
+    "[/FlateDecode /FlateDecode]",
+    "/JPXDecode",
+    "/JBIG2Decode",
+    "/CCITTFaxDecode",
+    "[/FlateDecode /DCTDecode]",
+    "[/FlateDecode /JPXDecode]",
+)
 _SIDES: Final = (0, 1, 40, 5000, 60_000, 2**31)
 
 
@@ -60,9 +72,15 @@ def check_pdf(dice: random.Random, folder: Path) -> str:
 def _image(dice: random.Random) -> bytes:
     if dice.random() < 0.5:
         buffer = io.BytesIO()
-        Image.frombytes("RGB", (40, 30), dice.randbytes(3600)).save(buffer, "JPEG")
+        mode = dice.choice(("RGB", "RGB", "L", "CMYK"))
+        picture = Image.frombytes("RGB", (40, 30), dice.randbytes(3600)).convert(mode)
+        is_jpx = mode == "RGB" and dice.random() < 0.2
+        picture.save(buffer, "JPEG2000" if is_jpx else "JPEG")
         mask = dice.choice(("", "", "/SMask 5 0 R", "/SMask 99 0 R", "/Mask [0 9 0 9 0 9]", "/Decode [1 0 1 0 1 0]"))
-        return jpeg_object(perhaps(dice, buffer.getvalue(), 0.3), 40, 30, mask)
+        made = jpeg_object(perhaps(dice, buffer.getvalue(), 0.3), 40, 30, mask)
+        space = {"L": b"/DeviceGray", "CMYK": b"/DeviceCMYK"}.get(mode, b"/DeviceRGB")
+        made = made.replace(b"/DeviceRGB", space, 1)
+        return made.replace(b"/DCTDecode", b"/JPXDecode", 1) if is_jpx else made
     space = dice.choice(
         ("/DeviceGray", "/DeviceRGB", "/DeviceCMYK", "[/Indexed /DeviceRGB 1 <000000FFFFFF>]", "/Pattern")
     )
@@ -86,6 +104,10 @@ def _changed(dice: random.Random, content: bytes) -> bytes:
             (b"/Root 1 0 R", b"/Root 1 0 R /Encrypt 4 0 R"),
             (b"/F1 3 0 R", b"/F1 1 0 R"),
             (b"%PDF-1.7", b"%PDF-9.9"),
+            (b"/MediaBox", b"/Rotate 90 /MediaBox"),
+            (b"/MediaBox", b"/Rotate 45 /CropBox [9 9 1 1] /MediaBox"),
+            (b"/Type /Catalog", b"/Type /Catalog /AcroForm << /Fields [5 0 R 2 0 R] /NeedAppearances true >>"),
+            (b"/Type /Page /Parent", b"/Type /Page /Annots [5 0 R 6 0 R 7 0 R] /Parent"),
         )
     )
     return content.replace(old, new) if dice.random() < 0.3 else perhaps(dice, content, 0.2)

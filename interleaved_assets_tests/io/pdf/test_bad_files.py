@@ -1,0 +1,52 @@
+"""Files that are made to stop a reader: each gives rows, row errors, or a refusal that says why."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.demo.pdf_report import pdf_bytes, stream
+from interleaved_assets.model.errors import ShardError
+from interleaved_assets_tests.io.pdf.test_reader import read
+from interleaved_assets_tests.io.pdfs import text, write_pdf
+
+LEAST_MEMORY = 256 * 2**20
+FORM = "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /XObject << /Next {} 0 R >> >>"
+
+
+def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
+    encryption = f"<< /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <{'ab' * 32}> /U <{'cd' * 32}> >>"
+    content = pdf_bytes([text(50, 700, "Secret.")], [("Encryption", encryption.encode())])
+    path = tmp_path / "a.pdf"
+    path.write_bytes(content.replace(b"/Root 1 0 R", b"/Root 1 0 R /Encrypt 5 0 R /ID [<00> <00>]"))
+    with pytest.raises(ShardError, match=r"a\.pdf cannot be read as PDF: it is encrypted\. Remove its password"):
+        read(path)
+
+
+def test_a_tree_of_pages_that_holds_itself_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(pdf_bytes([text(50, 700, "Text.")]).replace(b"/Kids [", b"/Kids [2 0 R "))
+    assert [row["text_content"] for row in read(path)[1:]] == ["Text."]
+
+
+def test_forms_that_show_one_another_many_times_end_at_a_limit(tmp_path: Path) -> None:
+    forms = [(f"F{at}", stream(FORM.format(6 + at), b"/Next Do " * 50)) for at in range(6)]
+    (row,) = read(write_pdf(tmp_path / "a.pdf", [b"/F0 Do"], forms), max_seconds=0.5)
+    assert row["materialize_error"].startswith("unreadable_page: page 1 and those after it: the parser ")
+    assert "(reading.pdf.max_memory is " in row["materialize_error"] or "max_seconds 0.5" in row["materialize_error"]
+
+
+def test_a_page_that_unpacks_to_more_than_the_memory_is_an_error(tmp_path: Path) -> None:
+    packed = zlib.compress(b" " * LEAST_MEMORY, 1)
+    content = pdf_bytes([b"page"], [("Bomb", stream("/Filter /FlateDecode", packed))])
+    path = tmp_path / "a.pdf"
+    path.write_bytes(content.replace(b"/Contents 7 0 R", b"/Contents 5 0 R"))
+    (row,) = read(path, max_memory=LEAST_MEMORY)
+    assert row["materialize_error"].startswith("unreadable_page: page 1")
+
+
+def test_a_page_of_kilometres_is_not_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(pdf_bytes([b""]).replace(b"[0 0 600 800]", b"[0 0 9000000 9000000]"))
+    (row,) = read(path, page_images=True)[1:]
+    assert row["materialize_error"] == "image_too_large: a page of 9000000 × 9000000 points at 150 dpi"
