@@ -292,7 +292,8 @@ def _line(row: _Numbered, height: float) -> Line:
         text = f"{text} {run.text}" if gap > _SPACE * height else text + run.text
         cells += gap > _INDENTED * height
         box = box.with_(run.box)
-    return Line(text, box, cells=cells)
+    widest = max(runs, key=lambda run: run.box.width).box
+    return Line(text, Box(box.left, widest.bottom, box.right, widest.top), cells=cells)
 
 
 def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:

@@ -47,7 +47,8 @@ def page_runs(text_page: Any, turn: Matrix, rules: Sequence[Box] = ()) -> list[L
         pending.clear()
         if cleaned and boxes:
             lefts, bottoms, rights, tops = zip(*boxes, strict=True)
-            box = Box(min(lefts), min(bottoms), max(rights), max(tops))
+            middle = len(boxes) // 2  # what is raised or lowered, or larger, as in formulas, does not move the line
+            box = Box(min(lefts), sorted(bottoms)[middle], max(rights), sorted(tops)[middle])
             runs.append(Line(f"{cleaned}-" if is_wrapped else cleaned, box))
 
     last: Box | None = None
