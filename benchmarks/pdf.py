@@ -1,9 +1,9 @@
 """PDF engines beside each other: order of the words of drawn pages, characters, pages a second, and memory.
 
-``python -m benchmarks.pdf [FILE …]`` measures this package. ``--other PYTHON`` names the interpreter of an environment
-that has other engines (those that are missing are left out); some are AGPL, and so no dependency. Each engine reads all
-files in one process, whose start is not measured; the order score is 1 less the edit distance of the words over their
-number, as benchmarks of documents have it, with 1 for the right order.
+``python -m benchmarks.pdf [FILE …]`` reads drawn pages and the files, or the report of the demo. ``--other PYTHON``
+names the interpreter of an environment that has other engines (those that are missing are left out); some are AGPL, and
+so no dependency. Each engine reads all files in one process, whose start is not measured. The order score is 1 less the
+edit distance of the words over their number, as benchmarks of documents have it, with 1 for the right order.
 """
 
 import argparse
@@ -147,6 +147,8 @@ def order_score(found: str, expected: Sequence[str]) -> float:
     """Return 1 less the edit distance of the words over the number of the longer list."""
     known = set(expected)
     words = [word for word in re.findall("[a-z]+", found) if word in known]
+    if words == expected:
+        return 1.0
     row = list(range(len(expected) + 1))
     for at, word in enumerate(words, start=1):
         previous, row[0] = row[0], at
@@ -161,14 +163,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE")
     parser.add_argument("--other", metavar="PYTHON", action="append", default=[], help="interpreter with other engines")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="only these")
-    parser.add_argument("--seeds", type=int, default=3, help="drawn pages of each kind and order")
+    parser.add_argument("--seeds", type=int, default=3, help="pages of each kind and order")
     parser.add_argument("--seconds", type=float, default=300, help="limit of an engine")
     parser.add_argument("--read", choices=ENGINES, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.read:
         read_all(options.read, options.files)
         return
-    from benchmarks.pdf_pages import ORDERS, drawn_pages  # other environments lack what it needs
+    # other environments lack what these need
+    import numpy as np
+
+    from benchmarks.pdf_pages import ORDERS, drawn_pages
+    from interleaved_assets.demo.pdf_report import pdf_report
 
     with tempfile.TemporaryDirectory() as folder:
         drawn: dict[str, tuple[str, list[str]]] = {}
@@ -178,6 +184,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     path = Path(folder) / f"{page.name}-{order}-{seed}.pdf"
                     path.write_bytes(page.pdf(order))
                     drawn[str(path)] = f"{page.name}, {order}", page.words()
+        if not options.files:
+            report = Path(folder) / "report.pdf"
+            report.write_bytes(pdf_report(np.random.default_rng(1)))
+            options.files = [str(report)]
         scores: dict[str, dict[str, list[float]]] = {}
         files: dict[str, tuple[dict[str, dict[str, Any]], int]] = {}
         for name in options.engine or ENGINES:
@@ -188,11 +198,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 scores[name] = defaultdict(list)
                 for path, (kind, words) in drawn.items():
                     scores[name][kind].append(order_score(measured[0].get(path, {}).get("text", ""), words))
-                if options.files and (real := run(name, python, options.files, options.seconds)):
+                if real := run(name, python, options.files, options.seconds):
                     files[name] = real
                 break
-    _print_scores(scores)
-    if files:
+        _print_scores(scores)
         _print_files(files, options.files)
 
 

@@ -82,7 +82,10 @@ def test_warc(start: Start, tmp_path: Path) -> None:
 
 
 def test_pdf(start: Start) -> None:
-    assert "| report.pdf | 6 | " in start("pdf")
+    printed = start("pdf", "--engine", "ours", "--seeds", "1")
+    assert "| report.pdf | 6 | " in printed
+    assert "| two columns, rows | 1.00 |" in printed
+    assert "| ruled table, any | 1.00 |" in printed
 
 
 def test_big_texts(start: Start) -> None:

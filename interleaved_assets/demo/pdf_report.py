@@ -20,7 +20,7 @@ _CHARACTERS: Final = 85
 
 
 def pdf_report(rng: np.random.Generator) -> bytes:
-    """Return a PDF file of six pages, each with texts around a picture; the last one is a scan."""
+    """Return a PDF file of six pages, each with texts around a picture, one with a table; the last one is a scan."""
     pages: list[bytes] = []
     objects: list[tuple[str, bytes]] = []
     for number in range(_PAGES):
@@ -37,7 +37,22 @@ def _page(rng: np.random.Generator, number: int, picture: Picture) -> bytes:
     content += text(_LEFT, 700, *wrap(paragraph(rng, topics[0], 60), _CHARACTERS))
     content += shown(f"Im{number}", _LEFT, 330, 320, 240)
     content += text(_LEFT, 310, *wrap(picture.caption, _CHARACTERS))
-    return content + text(_LEFT, 260, *wrap(paragraph(rng, topics[1], 60), _CHARACTERS))
+    content += text(_LEFT, 260, *wrap(paragraph(rng, topics[1], 60), _CHARACTERS))
+    return content + (_table(150) if number == 1 else b"")
+
+
+def _table(top: float) -> bytes:
+    """Return the content that shows a table with lines."""
+    rows, height = (("Place", "Visitors", "Days"), ("Harbour", "412", "12"), ("Market", "1,870", "31")), 20
+    edges = (_LEFT, 200, 300, 400)
+    content = b"".join(
+        f"{edges[0]} {top - height * at} m {edges[-1]} {top - height * at} l S\n".encode() for at in range(4)
+    )
+    content += b"".join(f"{edge} {top - 3 * height} m {edge} {top} l S\n".encode() for edge in edges)
+    for at, row in enumerate(rows):
+        for edge, cell in zip(edges, row, strict=False):
+            content += text(edge + 6, top - height * at - 14, cell)
+    return content
 
 
 def text(x: float, y: float, *lines: str, size: int = 12) -> bytes:

@@ -8,7 +8,7 @@
     web/pages-000.tar         spam, repetition, German, personal data, boilerplate: for filters and functions of texts
     crawl-2/captions-000.tar  captions that describe the picture, and captions of another picture
     crawl-2/mixed-keys.tar    keys, types and nulls that differ from document to document; equal stems in two folders
-    mint/report.pdf           a printed report: texts around pictures, and a page that is a scan without text
+    mint/report.pdf           a printed report: texts around pictures, a table, and a page that is a scan without text
     crawl-2/archive.warc.gz   web pages with menus, footers and pictures, some of which the archive does not have
     crawl-2/damaged.tar       missing, undecodable and unreferenced members, broken JSON, a repeated id, a short TIFF
 
