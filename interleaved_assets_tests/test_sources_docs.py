@@ -9,9 +9,12 @@ import pytest
 
 from interleaved_assets.io import read_shard, unregister_format
 from interleaved_assets.io.formats.registry import all_formats
+from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets_tests.documents import project
+from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+from interleaved_assets.settings import setting_lines
+from interleaved_assets_tests.documents import good_shard, project
 
 PAGE = (Path(__file__).parents[1] / "docs/sources.md").read_text(encoding="utf-8")
 
@@ -38,6 +41,38 @@ def test_a_format_of_ones_own_goes_through_the_chain(tmp_path: Path) -> None:
         ("poem.txt", 0, "one line"),
         ("poem.txt", 1, "another line"),
     ]
+
+
+@pytest.mark.usefixtures("lines_format")
+def test_a_changed_option_of_ones_own_format_makes_its_shards_stale_and_no_others(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    (tmp_path / "raw").mkdir(exist_ok=True)
+    (tmp_path / "raw/poem.txt").write_text("one line\nanother line\n", encoding="utf-8")
+    good_shard(tmp_path / "raw/tar.tar")
+    keys = ("poem.txt", "tar")
+    for stage in stage_dag(settings).values():
+        for key in keys:
+            take_through(stage, key, settings)
+    changed = project(tmp_path, "[reading.lines]\nmin_characters = 10\n")
+    dataset = read_dataset_status(changed)
+    assert {key: dataset.find_status(key).text for key in keys} == {
+        "poem.txt": "normalized stale: reading.lines changed",
+        "tar": "complete",
+    }
+    for stage in stage_dag(changed).values():
+        take_through(stage, "poem.txt", changed)
+    rows = pa.concat_tables(read_shard(str(tmp_path / "out/tars/poem.txt.tar"))).to_pylist()
+    assert [row["text_content"] for row in rows] == [None, "another line"]
+    listed = [line.name for line in setting_lines(changed)]
+    assert "reading.lines.min_characters" in listed
+
+
+@pytest.mark.usefixtures("lines_format")
+def test_a_wrong_option_of_ones_own_format_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"reading\.lines\.most: unknown key; allowed here: min_characters"):
+        project(tmp_path, "[reading.lines]\nmost = 3\n")
+    with pytest.raises(SettingsError, match=r"reading\.lines\.min_characters: Input should be a valid integer"):
+        project(tmp_path, '[reading.lines]\nmin_characters = "x"\n')
 
 
 def test_the_page_names_every_format_with_its_endings() -> None:

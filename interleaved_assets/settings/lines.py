@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from interleaved_assets.settings.sections import Settings
+from interleaved_assets.settings.sections import Settings, fields_of
 
 
 class SettingLine(NamedTuple):
@@ -28,7 +28,7 @@ def setting_lines(settings: Settings) -> Iterator[SettingLine]:
 
 
 def _lines(prefix: str, model: BaseModel) -> Iterator[SettingLine]:
-    for name, field in type(model).model_fields.items():
+    for name, field in fields_of(type(model)).items():
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             yield from _lines(f"{prefix}.{name}", value)

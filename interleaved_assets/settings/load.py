@@ -9,6 +9,7 @@ import fsspec
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
+from interleaved_assets.io.formats.registry import all_formats
 from interleaved_assets.io.storage import check_place
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
@@ -18,7 +19,7 @@ from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
 from interleaved_assets.settings.recipe import KEY, recipe_values, with_recipe
 from interleaved_assets.settings.secret_values import refuse_secrets
-from interleaved_assets.settings.sections import ENV_PREFIX, Settings
+from interleaved_assets.settings.sections import ENV_PREFIX, ReadingSettings, Settings
 
 FILE_NAME = "interleaved.toml"
 FILE_VARIABLE = "INTERLEAVED_SETTINGS"
@@ -128,10 +129,6 @@ def _parsed(text: str, file: Path) -> Settings:
     storage = settings.storage.model_copy(
         update={name: _absolute(getattr(settings.storage, name), file.parent) for name in ("raw_root", "output_root")}
     )
-    reading = settings.reading
-    if (store := reading.urls.image_store) is not None:
-        urls = reading.urls.model_copy(update={"image_store": _absolute(store, file.parent)})
-        reading = reading.model_copy(update={"urls": urls})
     try:
         check_place(storage.output_root)
     except OptionError as error:
@@ -146,7 +143,19 @@ def _parsed(text: str, file: Path) -> Settings:
         update={name: _absolute(path, file.parent) for name, path in named.items() if path is not None}
     )
     clip = _with_absolute_files(settings.clip, file.parent)
-    return settings.model_copy(update={"storage": storage, "reading": reading, "documents": documents, "clip": clip})
+    return settings.model_copy(
+        update={"storage": storage, "reading": _reading_of(settings, file.parent), "documents": documents, "clip": clip}
+    )
+
+
+def _reading_of(settings: Settings, folder: Path) -> ReadingSettings:
+    """Return the section ``[reading]`` with the paths in the settings of formats made absolute."""
+    sections = settings.reading.sections()
+    for name, paths in {one.section: one.paths for one in all_formats() if one.section is not None}.items():
+        given = {path: getattr(sections[name], path) for path in paths}
+        absolute = {path: _absolute(value, folder) for path, value in given.items() if value is not None}
+        sections[name] = sections[name].model_copy(update=absolute)
+    return settings.reading.model_copy(update=sections)
 
 
 def _measured_columns(settings: Settings) -> list[str]:

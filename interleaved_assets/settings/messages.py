@@ -4,11 +4,12 @@ import os
 from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings.lines import meaning
-from interleaved_assets.settings.sections import ENV_PREFIX, Settings
+from interleaved_assets.settings.sections import ENV_PREFIX, Settings, fields_of
 
 
 def describe(problem: Any) -> str:
@@ -37,7 +38,7 @@ def _field_at(location: tuple[str | int, ...]) -> FieldInfo | None:
     model: Any = Settings
     field = None
     for part in location:
-        fields = getattr(model, "model_fields", {})
+        fields = _fields(model)
         if part not in fields:
             return field
         field = fields[part]
@@ -50,7 +51,12 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
     model: Any = Settings if field is None else field.annotation
     if get_origin(model) is dict:  # a table of bounds or heads by name
         model = get_args(model)[1]
-    return sorted(getattr(model, "model_fields", {}))
+    return sorted(_fields(model))
+
+
+def _fields(model: Any) -> dict[str, FieldInfo]:
+    """Return the fields of a section; none for what is no section, such as the type of a setting."""
+    return fields_of(model) if isinstance(model, type) and issubclass(model, BaseModel) else {}
 
 
 def refuse_unknown_variables(others: Sequence[str]) -> None:

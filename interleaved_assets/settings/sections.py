@@ -5,17 +5,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, create_model, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from interleaved_assets.export.settings import ExportSettings
-from interleaved_assets.io.formats.registry import all_formats
-from interleaved_assets.io.pdf.settings import PdfSettings
+from interleaved_assets.io.formats.registry import all_formats, format_sections
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme, options_of
 from interleaved_assets.io.tar.layout import Layout, ShardLayout
-from interleaved_assets.io.warc.settings import WarcSettings
-from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.rewriting.settings import RewritingSettings
 from interleaved_assets.scoring.clip.settings import ClipSettings
@@ -102,7 +100,12 @@ class StorageSettings(_Section):
 
 
 class ReadingSettings(_Section):
-    """The layout of raw shards: the form of a sample, and the fields of a document's JSON."""
+    """The layout of raw shards: the form of a sample, and the fields of a document's JSON.
+
+    Each format with settings of its own has a table in it, ``[reading.warc]`` for example: :meth:`sections`.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     layout: Layout = "interleaved"
     """interleaved: each sample is a JSON that lists its texts and images. images: each sample is the members with the
@@ -123,17 +126,36 @@ class ReadingSettings(_Section):
     per_text_fields: tuple[str, ...] = ()
     """JSON lists with one entry per text. Default none."""
 
-    urls: UrlSettings = Field(default_factory=UrlSettings, description="Documents that name their images by URL.")
-    warc: WarcSettings = Field(default_factory=WarcSettings, description="Pages of web archives.")
-    pdf: PdfSettings = Field(default_factory=PdfSettings, description="PDF files.")
+    @model_validator(mode="before")
+    @classmethod
+    def _with_sections(cls, given: Any) -> Any:
+        """Check the tables of the registered formats, each with its model, and add those that are not given."""
+        if not isinstance(given, Mapping):
+            return given
+        own = {name: value for name, value in given.items() if name in cls.model_fields}
+        tables = create_model("Sections", __config__=ConfigDict(extra="forbid"), **_format_tables())
+        checked = tables.model_validate({name: value for name, value in given.items() if name not in own})
+        return own | {name: getattr(checked, name) for name in type(checked).model_fields}
 
     def for_tars(self) -> ShardLayout:
         """Return the layout as the reader of tars takes it."""
-        return ShardLayout(**self.model_dump(exclude=set(self.sections())))
+        return ShardLayout(**self.model_dump(include=set(type(self).model_fields)))
 
     def sections(self) -> dict[str, BaseModel]:
         """Return the settings of formats that have their own, by the name of their section."""
-        return {name: value for name in type(self).model_fields if isinstance(value := getattr(self, name), BaseModel)}
+        return dict(self.model_extra or {})
+
+
+def _format_tables() -> dict[str, Any]:
+    return {name: (model, Field(default_factory=model)) for name, model in format_sections().items()}
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a section; :class:`ReadingSettings` has the tables of the registered formats too."""
+    if model is not ReadingSettings:
+        return model.model_fields
+    tables = {name: FieldInfo(annotation=table, default_factory=table) for name, table in format_sections().items()}
+    return model.model_fields | tables
 
 
 class ErrorSettings(_Section):

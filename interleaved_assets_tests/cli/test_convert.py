@@ -36,7 +36,7 @@ def test_tar_to_parquet_and_back_keeps_every_row(folder: Path) -> None:
     assert main(["convert", "raw", "-o", "parquet", "--to", "parquet"]) == 0
     assert main(["convert", "parquet", "-o", "tars", "--to", "tar"]) == 0
     for name in ("a", "deep/b"):
-        assert without_places(folder / f"tars/{name}.tar") == without_places(folder / f"raw/{name}.tar")
+        assert without_places(folder / f"tars/{name}.parquet.tar") == without_places(folder / f"raw/{name}.tar")
 
 
 def test_what_is_current_is_not_made_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_changed_settings_of_a_format_convert_its_files_again(
     monkeypatch.setenv("INTERLEAVED_READING__PDF__PAGE_IMAGES", "true")
     assert main(command) == 0
     assert "1 file: 1 converted, 0 current" in capsys.readouterr().out
-    images = [row for row in without_places(folder / "out/report.parquet") if row["modality"] == "image"]
+    images = [row for row in without_places(folder / "out/report.pdf.parquet") if row["modality"] == "image"]
     assert len(images) == 7
 
 
@@ -179,7 +179,7 @@ def test_from_a_bucket_to_a_bucket(folder: Path, s3_environment: S3Server, bucke
     command = ["convert", f"{bucket}/raw", "-o", f"{bucket}/out", "--to", "parquet"]
     assert main(command) == main(command) == 0
     assert main(["convert", f"{bucket}/out/deep/*.parquet", "-o", "back", "--to", "tar"]) == 0
-    assert without_places(folder / "back/b.tar") == without_places(folder / "raw/deep/b.tar")
+    assert without_places(folder / "back/b.parquet.tar") == without_places(folder / "raw/deep/b.tar")
 
 
 def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Path) -> None:

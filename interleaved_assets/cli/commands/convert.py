@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from interleaved_assets.cli.terminal.complete import complete_writable_endings
 from interleaved_assets.cli.terminal.options import FILE, FOLDER, as_json_lines, filters, jobs, overwrite, policy
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ SECTION: Final = "Shard files"
     type=FOLDER,
 )
 @click.option(
-    "--to", "form", type=click.Choice(["parquet", "tar", "tar.gz"]), required=True, help="Form of the outputs."
+    "--to",
+    "form",
+    metavar="ENDING",
+    required=True,
+    shell_complete=complete_writable_endings,
+    help="Ending of the outputs: parquet, tar, tar.gz, or that of another format that can be written.",
 )
 @filters
 @click.option("--selection", "whole_section", is_flag=True, help="Apply all filters of the section [selection].")
@@ -48,11 +54,11 @@ def convert_command(
     overwrite: bool,
     as_json: bool,
 ) -> int:
-    """Convert shards to tar or Parquet, one output for each input.
+    """Convert shards to tar or Parquet, one output for each input, named like its shard in a project.
 
     All rows are kept unless filters are given.
 
-    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…). An output whose input and settings
+    INPUT is a shard file of any format, a folder or glob of them, or a URL (s3://…). An output whose input and settings
     are those of an earlier conversion is not made again. An input that fails does not stop the others.
 
     \b

@@ -33,7 +33,7 @@ ITEMS_SHOWN: Final = 20
 def inspect_command(file: str | None, *, inputs: Sequence[str], documents: int, as_json: bool) -> int:
     """Show the contents of shard files: counts, images, errors, documents.
 
-    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…).
+    INPUT is a shard file of any format, a folder or glob of them, or a URL (s3://…).
 
     \b
     interleaved inspect data/raw/a.tar

@@ -36,7 +36,7 @@ def score_command(
 ) -> int:
     """Measure the images of a shard file.
 
-    SHARD is a tar or a Parquet file; SCORES is the Parquet file to write.
+    SHARD is a shard file of any format; SCORES is the Parquet file to write.
 
     SCORES has one row per image: its size, the columns of the scorers, and the error if it cannot be measured.
 

@@ -39,7 +39,7 @@ def select_command(
 ) -> int:
     """Write the rows of a shard file that pass thresholds.
 
-    SHARD is a tar or a Parquet file, SCORES the output of `interleaved score` for it. OUTPUT is a tar or a Parquet
+    SHARD is a shard file of any format, SCORES the output of `interleaved score` for it. OUTPUT is a tar or a Parquet
     file, by its ending.
 
     Texts are measured here if a filter compares their scores; functions of [rewriting] are not applied.

@@ -23,7 +23,7 @@ SECTION: Final = "Shard files"
 def validate_command(file: str | None, *, inputs: Sequence[str], no_decode: bool, as_json: bool) -> int:
     """Check whether shard files are sound, and list findings by code.
 
-    INPUT is a tar or a Parquet file, a folder or glob of them, or a URL (s3://…). Every image is decoded.
+    INPUT is a shard file of any format, a folder or glob of them, or a URL (s3://…). Every image is decoded.
 
     Exit codes: 0 all are sound, 1 findings, 2 a file cannot be read.
 

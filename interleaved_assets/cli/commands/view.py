@@ -1,4 +1,4 @@
-"""``interleaved view``: show the documents of a shard, or of a tar or Parquet file, on one HTML page."""
+"""``interleaved view``: show the documents of a shard, or of a shard file, on one HTML page."""
 
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ SECTION: Final = "Samples and dropped rows"
 
 
 @click.command("view")
-@click.argument("shard", metavar="KEY|TAR|PARQUET", shell_complete=complete_shards_and_files)
+@click.argument("shard", metavar="KEY|FILE", shell_complete=complete_shards_and_files)
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Most documents; default: 200.")
 @click.option("--sample-id", "sample_ids", metavar="ID", multiple=True, help="Only this document; can be repeated.")
 @click.option(
@@ -50,7 +50,7 @@ def view_command(
     """Show documents on one HTML page: texts and images in order, with dropped rows in their places.
 
     KEY is the partition key of a shard of this project; its page has stage, reason, measured value and threshold of
-    each drop. A tar or Parquet file, path or URL, needs no project.
+    each drop. A shard file of any format, path or URL, needs no project.
 
     \b
     interleaved view web/part-0003 --open
@@ -70,7 +70,7 @@ def view_command(
     out = console()
     choice = Choice(limit or random or DEFAULT_LIMIT, sample_ids, reasons, random, seed)
     path = page_file or f"{PurePosixPath(without_ending(shard)).name or 'documents'}.html"
-    is_file = _is_file(shard)
+    is_file = _is_file(shard, file)
     # the settings of this folder, if any, have the layout of its tars
     settings = load_settings_or_defaults(file) if is_file else load_settings(file)
     check_target(path, [shard] if is_file else [], settings.storage, overwrite=overwrite)
@@ -95,16 +95,29 @@ def view_command(
     return 0 if not in_browser or open_page(path) else 2
 
 
-def _is_file(shard: str) -> bool:
-    """Return whether this is a tar or Parquet file, and not the key of a shard."""
+def _is_file(shard: str, settings_file: str | None) -> bool:
+    """Return whether this is a shard file, and not the key of a shard, which may have the ending of a format too."""
+    from interleaved_assets.model.errors import SettingsError
     from interleaved_assets.pipeline.files.inputs import without_ending
+    from interleaved_assets.pipeline.raw.keys import is_key
+    from interleaved_assets.pipeline.run.stored_records import read_valid_records
+    from interleaved_assets.pipeline.stages.names import NORMALIZED
+    from interleaved_assets.settings import load_settings
 
-    if "://" in shard or without_ending(shard) != shard:
+    if "://" in shard:
         return True
     try:
-        return Path(shard).is_file()
+        if Path(shard).is_file():
+            return True
     except PermissionError:  # reading it reports the error; a key is relative, to a folder that can be searched
         return Path(shard).is_absolute()
+    if without_ending(shard) == shard:
+        return False
+    try:
+        settings = load_settings(settings_file)
+    except SettingsError:
+        return True
+    return not is_key(shard) or not read_valid_records(settings.storage.shard(shard), [NORMALIZED])
 
 
 def _shard_page(key: str, choice: "Choice", settings: "Settings") -> "DocumentPage | None":

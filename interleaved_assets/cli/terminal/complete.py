@@ -33,6 +33,14 @@ def complete_shards_and_files(
     return complete_made_shards(context, _parameter, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
+def complete_writable_endings(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the endings, without their dot, of the formats that can be written."""
+    from interleaved_assets.io.formats.registry import shard_endings
+
+    endings = (ending.removeprefix(".") for ending in shard_endings(writable=True))
+    return [ending for ending in endings if ending.startswith(incomplete)]
+
+
 def _items(
     find: Callable[["StorageSettings", str], Iterable[str]],
     context: click.Context,

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pydantic import BaseModel
+
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.errors import OptionError
 
@@ -31,10 +33,16 @@ class ShardFormat:
         read: yields tables of whole samples, all with one schema; at least one table.
         write: opens a file that appears complete at the end of the block, or not at all; None if the format is only
             read. A tar takes the schema from its rows, and Parquet has no limits.
-        version: to be raised when a change of the reader changes the rows.
+        version: to be raised when a change of the reader changes the rows; 0 if the version of the stage ``normalized``
+            is raised instead.
         magic: the first bytes of its files; empty if they differ.
         section: the name of its settings in ``[reading]``, and in ``ReadOptions.sections``; None if it has none.
+        settings: the model of that section, frozen and with a default for each setting; its docstring describes it.
+            Formats with the same section have the same model.
+        paths: the settings of the section that name a file or folder, relative to the settings file.
         has_layout: whether ``ReadOptions.layout`` says what its files hold.
+        keeps_ending: whether the key of a shard, and the name of what is converted from it, has the ending of its file.
+        can_reference: whether ``read`` heeds ``ReadOptions.by_reference``.
         shortfall: returns what shows that a file is incomplete, None if nothing does.
     """
 
@@ -45,7 +53,11 @@ class ShardFormat:
     version: int = 1
     magic: bytes = b""
     section: str | None = None
+    settings: type[BaseModel] | None = None
+    paths: tuple[str, ...] = ()
     has_layout: bool = False
+    keeps_ending: bool = True
+    can_reference: bool = False
     shortfall: "Shortfall" = lambda *_: None
 
 
@@ -56,8 +68,14 @@ def register_format(added: ShardFormat) -> None:
     """Add a format, so that every command and the chain read its files.
 
     Raises:
-        OptionError: the name or an ending is taken.
+        OptionError: the name or an ending is taken, or the section without its model or with another one.
     """
+    if (added.section is None) != (added.settings is None):
+        raise OptionError(f"format {added.name!r} has a section or settings: it needs both or none")
+    if (known := format_sections().get(added.section or "")) is not None and known is not added.settings:
+        raise OptionError(
+            f"format {added.name!r} has the section {added.section!r} of another format, and other settings"
+        )
     for one in _FORMATS.values():
         if one.name == added.name or {*one.endings} & {*added.endings}:
             raise OptionError(
@@ -74,6 +92,11 @@ def unregister_format(name: str) -> None:
 def all_formats() -> tuple[ShardFormat, ...]:
     """Return every format, in the order of registration."""
     return tuple(_FORMATS.values())
+
+
+def format_sections() -> dict[str, type[BaseModel]]:
+    """Return the model of each section that formats have in ``[reading]``, by its name."""
+    return {one.section: one.settings for one in all_formats() if one.section is not None and one.settings is not None}
 
 
 def shard_endings(*, writable: bool = False) -> tuple[str, ...]:

@@ -25,5 +25,11 @@ def _shortfall(uri: str, options: "ReadOptions") -> str | None:
 
 
 JSONL: Final = ShardFormat(
-    name="jsonl", endings=(".jsonl", ".jsonl.gz"), read=_read, section="urls", shortfall=_shortfall
+    name="jsonl",
+    endings=(".jsonl", ".jsonl.gz"),
+    read=_read,
+    section="urls",
+    settings=UrlSettings,
+    paths=("image_store",),
+    shortfall=_shortfall,
 )

@@ -38,5 +38,12 @@ def _write(
 
 
 PARQUET: Final = ShardFormat(
-    name="parquet", endings=(".parquet",), read=_read, write=_write, magic=b"PAR1", section="urls"
+    name="parquet",
+    endings=(".parquet",),
+    read=_read,
+    write=_write,
+    magic=b"PAR1",
+    section="urls",
+    settings=UrlSettings,
+    paths=("image_store",),
 )

@@ -18,4 +18,4 @@ def _read(uri: str, options: "ReadOptions") -> "Iterator[pa.Table]":
     return read_pdf(uri, options, options.sections.get("pdf") or PdfSettings())
 
 
-PDF: Final = ShardFormat(name="pdf", endings=(".pdf",), read=_read, magic=b"%PDF-", section="pdf")
+PDF: Final = ShardFormat(name="pdf", endings=(".pdf",), read=_read, magic=b"%PDF-", section="pdf", settings=PdfSettings)

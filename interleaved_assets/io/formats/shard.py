@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 
 from interleaved_assets.io.formats.format import ShardFormat
-from interleaved_assets.io.formats.registry import TAR, all_formats, format_named, shard_endings
+from interleaved_assets.io.formats.registry import all_formats, format_by_name, format_named, shard_endings
 from interleaved_assets.io.parquet.writer import ParquetShard
 from interleaved_assets.io.storage import StorageOptions, open_input
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
@@ -45,7 +45,7 @@ def read_shard(
 
     Raises:
         StorageError: the file is missing or unreadable.
-        ShardError: it is neither a tar nor interleaved Parquet, or is damaged.
+        ShardError: it is of no known format, or is damaged.
         IncompleteShard: the tar is cut, and ``accept_incomplete`` is False.
     """
     options = ReadOptions(
@@ -87,8 +87,8 @@ def write_shard(
 
 
 def format_of(uri: str, storage_options: StorageOptions = None) -> ShardFormat:
-    """Return the format of a file by its first bytes, else by its name; a tar of any other name says what it is not."""
+    """Return the format of a file by its first bytes, else by its name."""
     with open_input(uri, storage_options) as file:
         head = file.read(max(len(one.magic) for one in all_formats()))
     known = (one for one in all_formats() if one.magic and head.startswith(one.magic))
-    return next(known, format_named(uri) or TAR)
+    return next(known, format_by_name(uri))

@@ -45,6 +45,9 @@ TAR: Final = ShardFormat(
     endings=TAR_ENDINGS,
     read=_read,
     write=_write,
+    version=0,
     has_layout=True,
+    keeps_ending=False,
+    can_reference=True,
     shortfall=_shortfall,
 )

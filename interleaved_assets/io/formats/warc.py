@@ -33,5 +33,11 @@ def _shortfall(uri: str, options: "ReadOptions") -> str | None:
 
 
 WARC: Final = ShardFormat(
-    name="warc", endings=(".warc", ".warc.gz"), read=_read, magic=b"WARC/", section="warc", shortfall=_shortfall
+    name="warc",
+    endings=(".warc", ".warc.gz"),
+    read=_read,
+    magic=b"WARC/",
+    section="warc",
+    settings=WarcSettings,
+    shortfall=_shortfall,
 )

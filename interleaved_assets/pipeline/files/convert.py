@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.formats.registry import shard_endings
 from interleaved_assets.io.storage import check_output, content_version, join, read_stamp, remove_file
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
@@ -104,10 +105,13 @@ def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:
     """Refuse outputs that cannot be written.
 
     Raises:
-        OptionError: two inputs would have the same output, an output would replace an input, or nothing can be written
-            there.
+        OptionError: no format with the ending can be written, two inputs would have the same output, an output would
+            replace an input, or nothing can be written there.
         StorageError: an output would replace what is no regular file.
     """
+    if conversion.ending not in (endings := shard_endings(writable=True)):
+        known = ", ".join(ending.removeprefix(".") for ending in endings)
+        raise OptionError(f"{conversion.ending.removeprefix('.')} cannot be written: --to takes {known}")
     inputs = {name: file.uri for file in files for name in identities(file.uri)}
     outputs: dict[str, str] = {}
     for file in files:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from interleaved_assets.io.formats.registry import shard_endings
 from interleaved_assets.io.storage import find_files, is_local, local_path
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
+from interleaved_assets.pipeline.raw.keys import without_key_ending
 from interleaved_assets.settings import Settings, StorageSettings
 
 _HIDDEN: Final = ("_", ".")
@@ -19,7 +20,8 @@ class ShardFile(NamedTuple):
     uri: str
     size: int
     name: str
-    """Its path below the folder or glob that it was found by, without its ending; of a named file, its file name."""
+    """Its path below the folder or glob that it was found by, or the name of a named file; without the ending of a tar,
+    as in keys of shards."""
 
 
 def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list[ShardFile]:
@@ -36,7 +38,7 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
         files = find_files(argument, shard_endings(), storage.options_for(argument))
         below = [(file, file.uri.removeprefix(base).strip("/")) for file in files]
         chosen = [
-            ShardFile(file.uri, file.size, without_ending(name))
+            ShardFile(file.uri, file.size, without_key_ending(name) or name)
             for file, name in below
             # what an argument names is taken, whatever it is called
             if file.uri == base or not any(part.startswith(_HIDDEN) for part in name.split("/"))
@@ -44,7 +46,8 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
         if not chosen:
             raise StorageError(f"{argument}: the names of all files in it begin with _ or '.': name them one by one")
         for file in chosen:
-            named = file._replace(name=without_ending(file.uri.rpartition("/")[2])) if file.uri == base else file
+            own = file.uri.rpartition("/")[2]
+            named = file._replace(name=without_key_ending(own) or own) if file.uri == base else file
             found.setdefault(file.uri, named)
     return list(found.values())
 

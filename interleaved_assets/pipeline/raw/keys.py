@@ -1,12 +1,13 @@
 """File names of raw shards, and their partition keys: safe in the UI, in URLs and in file names.
 
 A shard is a file whose name has the ending of a format and does not begin with a dot. Its key is its path below the
-raw root, percent-encoded except for ``/``; a tar's key is without the ending. Characters with a meaning in Dagster's
-partition selections or in paths are encoded as well: commas and ``...``, the folder names ``.`` and ``..``, empty
-folder names, and ``~``, which marks keys that were cut because they exceeded 200 bytes.
+raw root, percent-encoded except for ``/``; the key of a tar, and of a format that says so, is without the ending.
+Characters with a meaning in Dagster's partition selections or in paths are encoded as well: commas and ``...``, the
+folder names ``.`` and ``..``, empty folder names, and ``~``, which marks keys that were cut because they exceeded 200
+bytes.
 
-Paths that differ in more than the ending of a tar have different keys. Of several files with one key, such as ``a.tar``
-and ``a.tar.gz``, or ``b.parquet`` and ``b.parquet.tar``, the first of :func:`shard_paths` is the shard.
+Paths that differ in more than such an ending have different keys. Of several files with one key, such as ``a.tar`` and
+``a.tar.gz``, or ``b.parquet`` and ``b.parquet.tar``, the first of :func:`shard_paths` is the shard.
 """
 
 import hashlib
@@ -16,9 +17,8 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
-from interleaved_assets.io.formats.registry import TAR, format_named
+from interleaved_assets.io.formats.registry import all_formats, format_named
 
-_TAR_ENDINGS: Final = (*TAR.endings, *(ending.upper() for ending in TAR.endings))
 MAX_KEY_BYTES: Final = 200
 _CUT_MARK: Final = "~"
 _DIGEST_LENGTH: Final = 32
@@ -28,34 +28,43 @@ _EDGE_SLASH: Final = re.compile(r"(?:(?<=/)|^)/|/$")
 
 def is_shard(path: str, formats: Collection[str] = ()) -> bool:
     """Return whether the file at ``path`` is a shard of one of ``formats``; all formats count if that is empty."""
-    return not path.rpartition("/")[2].startswith(".") and bool(_tar_ending(path, formats) or _other(path, formats))
+    return not path.rpartition("/")[2].startswith(".") and bool(_left_out(path, formats) or _other(path, formats))
 
 
 def shard_key(path: str) -> str:
     """Return the key of the shard at ``path`` below the raw root (``/`` between folders), at most 200 ASCII bytes."""
-    key = _encode(without_tar_ending(path))
+    key = _encode(without_key_ending(path))
     if len(key) <= MAX_KEY_BYTES:
         return key
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_LENGTH]
     return key[: MAX_KEY_BYTES - _DIGEST_LENGTH - len(_CUT_MARK)] + _CUT_MARK + digest
 
 
-def without_tar_ending(path: str) -> str:
+def without_key_ending(path: str) -> str:
     """Return the part of ``path`` that the key stands for; files with the same part are one shard."""
-    return path.removesuffix(_tar_ending(path))
+    return path.removesuffix(_left_out(path))
 
 
-def _tar_ending(path: str, formats: Collection[str] = ()) -> str:
-    """Return the ending that makes the file a tar; empty if it is none."""
-    if formats and TAR.name not in formats:
-        return ""
-    return next((ending for ending in _TAR_ENDINGS if path.endswith(ending)), "")
+def _endings_left_out(formats: Collection[str] = ()) -> list[str]:
+    """Return the endings that no key has, such as those of tars, in lower and in upper case."""
+    endings = [
+        ending
+        for one in all_formats()
+        if not one.keeps_ending and (not formats or one.name in formats)
+        for ending in one.endings
+    ]
+    return [*endings, *(ending.upper() for ending in endings)]
+
+
+def _left_out(path: str, formats: Collection[str] = ()) -> str:
+    """Return the ending of the file that its key does not have; empty if there is none."""
+    return next((ending for ending in _endings_left_out(formats) if path.endswith(ending)), "")
 
 
 def _other(path: str, formats: Collection[str]) -> bool:
     """Return whether the file is a shard whose key keeps the ending."""
     named = format_named(path, formats)
-    return named is not None and named.name != TAR.name
+    return named is not None and named.keeps_ending
 
 
 def is_cut(key: str) -> bool:
@@ -68,14 +77,13 @@ def shard_paths(key: str, formats: Collection[str] = ()) -> list[str]:
     if is_cut(key):
         raise ValueError(f"key {key!r} was cut, its path cannot be read from it")
     stem = unquote(key, errors="surrogateescape")
-    tars = [stem + ending for ending in _TAR_ENDINGS] if not formats or TAR.name in formats else []
-    return [*([stem] if _other(stem, formats) else []), *tars]
+    return [*([stem] if _other(stem, formats) else []), *(stem + ending for ending in _endings_left_out(formats))]
 
 
 def preference(path: str) -> int:
     """Return the place of the shard at ``path`` among the files with its key: the smallest is the shard."""
-    ending = _tar_ending(path)
-    return _TAR_ENDINGS.index(ending) if ending else -1
+    ending = _left_out(path)
+    return _endings_left_out().index(ending) if ending else -1
 
 
 def may_lie_below(key: str, folder: str) -> bool:

@@ -28,7 +28,7 @@ from interleaved_assets.pipeline.raw.keys import (
     preference,
     shard_key,
     shard_paths,
-    without_tar_ending,
+    without_key_ending,
 )
 from interleaved_assets.settings import StorageSettings
 
@@ -105,7 +105,7 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         and is_shard(path, storage.raw_formats)
     ]
     # of files with one key, the preferred one comes last and so replaces the others
-    by_stem = {without_tar_ending(path): path for path in sorted(shards, key=preference, reverse=True)}
+    by_stem = {without_key_ending(path): path for path in sorted(shards, key=preference, reverse=True)}
     files: list[tuple[RawShard, Mapping[str, Any]]] = []
     for below_root in sorted(by_stem.values()):
         info = found[f"{root}/{below_root}"]

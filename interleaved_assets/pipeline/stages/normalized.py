@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.io.formats.registry import TAR, format_named
+from interleaved_assets.io.formats.registry import format_by_name
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
@@ -69,12 +69,9 @@ def _settings(settings: Settings) -> dict[str, object]:
 
 
 def _format_version(uri: str, settings: Settings) -> dict[str, str]:
-    """Return the version of the format of the raw shard, with its settings.
-
-    That of tars is in the version of the stage.
-    """
-    form = format_named(uri) or TAR
-    if form.name == TAR.name:
+    """Return the version of the format of the raw shard, with its settings."""
+    form = format_by_name(uri)
+    if not form.version:
         return {}
     section = settings.reading.sections().get(form.section or "")
     own = {} if section is None else section.model_dump(mode="json", exclude_defaults=True)

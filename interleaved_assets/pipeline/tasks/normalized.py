@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from interleaved_assets.io.formats.registry import TAR, format_named
+from interleaved_assets.io.formats.registry import format_by_name
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.raw_versions import with_raw_version
 from interleaved_assets.io.rows.referenced import is_by_reference
@@ -32,12 +32,10 @@ def normalize(shard: ShardTask) -> Work:
     assert shard.raw is not None
     notes = Counter[str]()
     options = read_options(shard.raw.uri, shard.settings, notes)
-    form = format_named(shard.raw.uri) or TAR
-    by_reference = form.name == TAR.name and shard.settings.storage.image_bytes == "referenced"
-    batches = form.read(shard.raw.uri, options._replace(by_reference=by_reference))
+    form = format_by_name(shard.raw.uri)
+    by_reference = form.can_reference and shard.settings.storage.image_bytes == "referenced"
+    batches = _tar_can_hold(form.read(shard.raw.uri, options._replace(by_reference=by_reference)), shard.raw.uri)
     content = ContentCounter()
-    if form.name != TAR.name:
-        batches = _tar_can_hold(batches, shard.raw.uri)
     first = next(batches)
     schema = first.schema
     if is_by_reference(schema):

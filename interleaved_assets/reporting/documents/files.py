@@ -1,4 +1,4 @@
-"""The documents of any tar or interleaved Parquet file, which need not belong to a project."""
+"""The documents of any shard file, which need not belong to a project."""
 
 from dataclasses import replace
 from typing import Final
@@ -34,7 +34,7 @@ SCORED_WITH: Final = ScoringSettings(scorers=("sharpness", "sharpness_256", "qr"
 
 
 def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage:
-    """Return documents of a tar or of interleaved Parquet. Their images are decoded, for pictures and scores.
+    """Return documents of a shard file. Their images are decoded, for pictures and scores.
 
     ``settings`` have the layout of tars, limits and options of storages.
     """
