@@ -23,8 +23,8 @@ from open_clip.transform import PreprocessCfg
 from benchmarks.clip import WORDS, photo
 from benchmarks.clip_differences import MODELS
 from benchmarks.figures import markdown_table, replace_figures
-from interleaved_assets.scoring.clip.half import half_image_parts, half_text_parts
 from interleaved_assets.scoring.clip.image import Preprocess
+from interleaved_assets.scoring.clip.model import half_image_parts, half_text_parts
 
 _AT_ONCE = 8
 

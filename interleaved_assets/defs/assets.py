@@ -1,14 +1,14 @@
 """The assets: one for each stage, with one partition per shard, and the report on all shards."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 
-from interleaved_assets.defs.columns import definition_metadata
 from interleaved_assets.defs.executors import GPU, SHARD_IO, gpu_tags
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.shard_run import run_over_shards
+from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
 from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
@@ -16,6 +16,12 @@ from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.sections import ServeSettings
+
+_PASSTHROUGH: Final = (
+    "Columns for the other fields of the documents follow, the same in normalized and filtered, each made from the "
+    "field of its name. They differ from shard to shard: passthrough_columns of the shard at normalized has them, and "
+    "its record."
+)
 
 OWNERS: Final = ["team:data-curation"]
 
@@ -94,3 +100,34 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings, *, in_pool
         yield from run_over_shards(context, stage, settings, code_version)
 
     return shard_asset
+
+
+def definition_metadata(stage: Stage, settings: Settings) -> dict[str, Any]:
+    """Return the columns of the stage with their lineage; for selection, also the columns that decide on rows.
+
+    The result is empty for stages whose output is no table of known columns.
+    """
+    columns = stage.columns(settings)
+    if not columns:
+        return {}
+    notes = [_PASSTHROUGH] if columns is INTERLEAVED_COLUMNS else []
+    metadata: dict[str, Any] = {
+        "dagster/column_schema": dg.TableSchema([_column(column) for column in columns], dg.TableConstraints(notes)),
+        "dagster/column_lineage": dg.TableColumnLineage(
+            {
+                column.name: [
+                    dg.TableColumnDep(dg.AssetKey(source.stage), source.column)
+                    for source in stage.made_from(column.name, settings)
+                ]
+                for column in columns
+            }
+        ),
+    }
+    if deciding := stage.decided_by(settings):
+        metadata["rows_decided_by"] = ", ".join(f"{source.stage}.{source.column}" for source in deciding)
+    return metadata
+
+
+def _column(column: Column) -> dg.TableColumn:
+    constraints = dg.TableColumnConstraints(nullable=column.nullable)
+    return dg.TableColumn(column.name, column.dtype, column.meaning or None, constraints)

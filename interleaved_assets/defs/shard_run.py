@@ -5,6 +5,7 @@ included, and stores check results without a partition. Therefore events are log
 the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` has the alternatives that were tried.
 """
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 
 import dagster as dg
 
+from interleaved_assets.defs.metadata import place_of
 from interleaved_assets.defs.private import RECORDS_NOTHING, latest_event_ids
 from interleaved_assets.defs.shard_events import (
     LoggedShard,
@@ -19,13 +21,13 @@ from interleaved_assets.defs.shard_events import (
     record_failure,
     record_success,
 )
-from interleaved_assets.defs.shard_pictures import shard_pictures
 from interleaved_assets.model.errors import InterleavedError, ShardError, describe
 from interleaved_assets.pipeline.run.failures import Failure, FailureLog, read_failures
 from interleaved_assets.pipeline.run.many import ShownOutcome, take_many
-from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
+from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.settings import Settings
 
 _BACKFILL: Final = "dagster/backfill"
@@ -189,3 +191,27 @@ def _summary(stage: Stage, failed: Mapping[str, Exception], total: int) -> str:
     ]
     shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more errors" if len(lines) > 10 else "")
     return f"{stage.name}: {len(failed)} of {total} shards failed, the others are materialized.\n{shown}"
+
+
+def shard_pictures(record: Record, settings: Settings) -> dict[str, dg.MetadataValue]:
+    """Return the entries of a shard's page: its first dropped rows, its pictures as one entry, its page's place.
+
+    Raises:
+        InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
+    """
+    stored = store_pictures(record, settings)
+    if stored is None:
+        return {}
+    metadata: dict[str, dg.MetadataValue] = {}
+    if stored.drops:
+        dropped = sum(record.dropped.values())
+        command = f"interleaved drops --shard {shlex.quote(record.shard)}"
+        metadata["dropped_rows"] = dg.MetadataValue.table([dg.TableRecord(row) for row in stored.drops])
+        metadata["all_dropped_rows"] = dg.MetadataValue.text(
+            f"{len(stored.drops)} of {dropped:,} shown. All: {command}"
+        )
+    if stored.report:
+        metadata["pictures"] = dg.MetadataValue.md(stored.report)
+    if stored.page:
+        metadata["page"] = place_of(settings.storage.shard(record.shard).page(), settings)
+    return metadata

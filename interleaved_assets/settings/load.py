@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from pydantic_settings.exceptions import SettingsError as SourceError
 from interleaved_assets.io.formats.registry import all_formats
 from interleaved_assets.io.storage import check_place
 from interleaved_assets.io.storage.local import LocalFile
+from interleaved_assets.io.storage.options import find_unlisted
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
+from interleaved_assets.model.shown import has_query, has_user
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.protocol.registry import file_settings, score_columns
 from interleaved_assets.selection.applicable import applicable_filters
 from interleaved_assets.settings.messages import describe, refuse_unknown_variables
 from interleaved_assets.settings.recipe import KEY, recipe_values, with_recipe
-from interleaved_assets.settings.secret_values import refuse_secrets
 from interleaved_assets.settings.sections import ENV_PREFIX, ReadingSettings, Settings
 
 FILE_NAME = "interleaved.toml"
@@ -203,3 +205,39 @@ def _absolute(root: str, folder: Path) -> str:
     if protocol is None:
         root = os.path.normpath(folder.resolve() / Path(root).expanduser())
     return root.rstrip("/") or "/"
+
+
+def refuse_secrets(settings: Settings, file: Path) -> None:
+    """Raise if a URL may contain a secret, or an option is not known to be public; the message has no value."""
+    for name, value in _texts(settings.model_dump()):
+        # an option that names a host may lack the scheme
+        if has_user(value) or (name.startswith("storage.options.") and has_user(f"https://{value}")):
+            raise SettingsError(
+                f"{file}: {name} has a user or password in its URL, and settings are sent with every run: leave it out "
+                "and give it in the environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else as "
+                "FSSPEC_<SCHEME>_<OPTION>"
+            )
+        if has_query(value):
+            raise SettingsError(
+                f"{file}: {name} has a query or a fragment in its URL (after ? or #), as signed URLs have, and "
+                "settings are sent with every run: name the file without it and give credentials in the "
+                "environment, or download it and name the copy"
+            )
+    if (option := find_unlisted(settings.storage.options)) is not None:
+        raise SettingsError(
+            f"{file}: storage.options.{option} is not known to be public, and settings are sent with every run: "
+            "give it in the environment, for S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else as "
+            f"FSSPEC_<SCHEME>_{option.partition('.')[0].upper()}"
+        )
+
+
+def _texts(values: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text in the settings, also inside tables and lists, with the name of its setting."""
+    if isinstance(values, str):
+        yield name, values
+    elif isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _texts(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _texts(value, name)

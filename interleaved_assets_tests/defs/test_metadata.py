@@ -7,9 +7,9 @@ import dagster as dg
 import pytest
 import xxhash
 
-from interleaved_assets.defs.columns import definition_metadata
+from interleaved_assets.defs.assets import definition_metadata
 from interleaved_assets.defs.metadata import shard_metadata, version_tags
-from interleaved_assets.defs.shard_pictures import shard_pictures
+from interleaved_assets.defs.shard_run import shard_pictures
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.run.stage import StageOutcome

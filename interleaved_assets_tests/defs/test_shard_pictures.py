@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from interleaved_assets.defs.shard_pictures import shard_pictures
+from interleaved_assets.defs.shard_run import shard_pictures
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.shard import stored_pictures as module

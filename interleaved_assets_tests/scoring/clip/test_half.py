@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.clip import photo
 from benchmarks.clip_differences import differences, shipped_settings
-from interleaved_assets.scoring.clip.half import compute_in_half, half_image_parts, half_text_parts
+from interleaved_assets.scoring.clip.model import compute_in_half, half_image_parts, half_text_parts
 from interleaved_assets_tests.scoring.clip_tiny import CONFIG, SIDE, WIDTH, tiny_module
 
 pytestmark = pytest.mark.torch
