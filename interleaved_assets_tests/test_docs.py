@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.selection.filters import BUILT_IN
+from interleaved_assets.selection.settings import bound_settings
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
 
@@ -144,3 +146,12 @@ def test_the_hours_it_names_are_those_of_the_schedules(tmp_path: Path) -> None:
     ]
     minute, hour, *_ = str(retention.cron_schedule).split()
     assert f"{int(hour):02}:{int(minute):02} UTC" in TEXT
+
+
+def test_the_readme_names_each_filter_with_its_settings() -> None:
+    table = [line.split("|") for line in (REPOSITORY / "README.md").read_text().splitlines() if line.startswith("| `")]
+    settings_of = {name: cells[2] for cells in table for name in re.findall(r"`(\w+)`", cells[1])}
+    of_counts = {"images", "words"}  # of documents, like the bounds of [selection.document]
+    for name in BUILT_IN.keys() - of_counts:
+        for setting in filter(None, bound_settings(name)):
+            assert f"`{setting}`" in settings_of.get(name, ""), f"{name}: {setting} is not in the table of filters"

@@ -5,8 +5,8 @@ from typing import Final
 
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.clip.settings import HEAD_COLUMNS
+from interleaved_assets.scoring.protocol.filter import Filter, ImageFilter, TextFilter
 from interleaved_assets.scoring.protocol.registry import document_columns
-from interleaved_assets.selection.filters import Filter, ImageFilter, TextFilter
 from interleaved_assets.selection.settings import SelectionSettings
 
 _CLIP_SCORE: Final = "clip_score"

@@ -14,10 +14,10 @@ from interleaved_assets.model.batch import InterleavedBatch, Mask
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.scoring.protocol.filter import TextFilter
 from interleaved_assets.scoring.protocol.registry import document_columns
 from interleaved_assets.scoring.protocol.settings import DocumentSettings, ScoringSettings
 from interleaved_assets.scoring.scores.ratio import count_words
-from interleaved_assets.selection.filters import TextFilter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import join_scores, match_scores, reindex_positions
 from interleaved_assets.selection.row_state import RowState

@@ -3,31 +3,13 @@
 from typing import Final, Literal, get_args
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.scoring.protocol.filter import (
-    CLIP_ERRORS,
-    Display,
-    Filter,
-    ImageFilter,
-    SampleCounts,
-    SampleFilter,
-    TextFilter,
-)
+from interleaved_assets.scoring.protocol.filter import CLIP_ERRORS, Display, Filter, TextFilter
+from interleaved_assets.scoring.protocol.filter import ImageFilter as ImageFilter
+from interleaved_assets.scoring.protocol.filter import SampleCounts as SampleCounts
+from interleaved_assets.scoring.protocol.filter import SampleFilter as SampleFilter
 from interleaved_assets.scoring.protocol.registry import BUILT_IN as BUILT_IN_SCORERS
 from interleaved_assets.scoring.protocol.registry import document_columns
 from interleaved_assets.scoring.protocol.scorer import all_scorers
-
-__all__ = [
-    "BUILT_IN",
-    "Filter",
-    "ImageFilter",
-    "SampleCounts",
-    "SampleFilter",
-    "TextFilter",
-    "find_filter",
-    "known_filters",
-    "register_filter",
-    "unregister_filter",
-]
 
 BUILT_IN: Final = {judge.name: judge for scorer in BUILT_IN_SCORERS for judge in scorer.filters}
 """The filters of this package by name, in their default order.

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from interleaved_assets.model.errors import ScoreError, error_code, row_error
-from interleaved_assets.scoring.protocol.filter import Bounds, outside
+from interleaved_assets.scoring.protocol.filter import Bounds, ImageFilter, SampleFilter, TextFilter, outside
+from interleaved_assets.scoring.protocol.values import Values, score_column
 from interleaved_assets.selection.applicable import applicable_filters
-from interleaved_assets.selection.filters import ImageFilter, SampleFilter, TextFilter
 from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.texts import failed_strings, judged_rows, numbers, strings
-from interleaved_assets.selection.values import Values, score_column
 
 logger = logging.getLogger(__name__)
 

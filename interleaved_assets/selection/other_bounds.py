@@ -15,13 +15,14 @@ from pydantic_core import ErrorDetails
 
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.model.ledger import drop_reasons
+from interleaved_assets.scoring.protocol.filter import Filter, ImageFilter, SampleFilter, TextFilter
+from interleaved_assets.scoring.protocol.values import Values
 from interleaved_assets.selection.applicable import applicable_filters, require_columns
-from interleaved_assets.selection.filters import Filter, ImageFilter, SampleFilter, TextFilter, find_filter
+from interleaved_assets.selection.filters import find_filter
 from interleaved_assets.selection.judge import image_values, run_filters, select
 from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.settings import SelectionSettings, with_changes
 from interleaved_assets.selection.texts import judged_rows, numbers
-from interleaved_assets.selection.values import Values
 
 
 @dataclass(frozen=True)

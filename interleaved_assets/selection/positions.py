@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.selection.values import score_column
+from interleaved_assets.scoring.protocol.values import score_column
 
 _KEY_TYPES: Final = ((pa.string(), pa.large_string()), (pa.int32(),))
 """The types that the columns of a key may have; other types are cast to the first."""

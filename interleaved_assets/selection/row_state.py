@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, error_code
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
-from interleaved_assets.selection.filters import SampleCounts
-from interleaved_assets.selection.values import Values
+from interleaved_assets.scoring.protocol.filter import SampleCounts
+from interleaved_assets.scoring.protocol.values import Values
 
 Rows = NDArray[np.int64]
 """Row numbers."""

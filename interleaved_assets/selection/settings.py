@@ -9,18 +9,9 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, create_model, model_validator
 
 from interleaved_assets.model.errors import ErrorPolicy
-from interleaved_assets.scoring.protocol.filter import Bounds, with_bounds
+from interleaved_assets.scoring.protocol.filter import Bounds, Filter, SampleFilter, TextFilter, with_bounds
 from interleaved_assets.scoring.protocol.registry import document_columns
-from interleaved_assets.selection.filters import (
-    BUILT_IN,
-    Filter,
-    SampleFilter,
-    TextFilter,
-    Unit,
-    find_filter,
-    known_filters,
-    text_filter_name,
-)
+from interleaved_assets.selection.filters import BUILT_IN, Unit, find_filter, known_filters, text_filter_name
 
 OnFail = Literal["image", "sample"]
 _TABLES: Final = ("document", "text", "own")

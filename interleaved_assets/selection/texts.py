@@ -12,11 +12,11 @@ from interleaved_assets.model.casting import take_rows
 from interleaved_assets.model.columns import IMAGE_KEY, METADATA_POSITION
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.fields import field_values
-from interleaved_assets.selection.filters import TextFilter
+from interleaved_assets.scoring.protocol.filter import TextFilter
+from interleaved_assets.scoring.protocol.values import Values
 from interleaved_assets.selection.positions import match_scores
 from interleaved_assets.selection.row_state import Rows, RowState
 from interleaved_assets.selection.settings import TextBounds, field_column
-from interleaved_assets.selection.values import Values
 
 _TABLE = "document scores"
 

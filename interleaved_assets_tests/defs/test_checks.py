@@ -22,7 +22,8 @@ from interleaved_assets.defs.partitions import SHARDS, shards
 from interleaved_assets.io.formats.registry import TAR
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import SettingsError, StorageError
-from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
+from interleaved_assets.scoring.protocol.registry import register_scorer, unregister_scorer
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain

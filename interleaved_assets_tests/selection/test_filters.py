@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.scoring.protocol.filter import ImageFilter, SampleFilter
 from interleaved_assets.selection.filters import (
     BUILT_IN,
-    ImageFilter,
-    SampleFilter,
     find_filter,
     known_filters,
     register_filter,

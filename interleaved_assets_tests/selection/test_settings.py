@@ -5,7 +5,8 @@ import tomllib
 import pytest
 from pydantic import ValidationError
 
-from interleaved_assets.selection.filters import ImageFilter, register_filter, unregister_filter
+from interleaved_assets.scoring.protocol.filter import ImageFilter
+from interleaved_assets.selection.filters import register_filter, unregister_filter
 from interleaved_assets.selection.settings import Bounds, SelectionSettings, selection_version
 
 

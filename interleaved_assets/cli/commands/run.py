@@ -147,7 +147,7 @@ def _due(dataset: "DatasetStatus") -> list[str]:
     """Return the keys of the shards that are not current, and have a raw shard."""
     from interleaved_assets.cli.terminal.console import print_error
     from interleaved_assets.model.errors import StorageError
-    from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+    from interleaved_assets.pipeline.run.threads import READERS, parallel_map
     from interleaved_assets.pipeline.status.status import COMPLETE, State
 
     if dataset.raws is None:

@@ -27,7 +27,7 @@ def status_command(file: str | None, *, as_json: bool) -> int:
     from rich.table import Table
 
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
-    from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+    from interleaved_assets.pipeline.run.threads import READERS, parallel_map
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
     from interleaved_assets.pipeline.status.due import stages_due

@@ -51,7 +51,7 @@ def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequenc
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.cli.terminal.name_value import names_and_values
     from interleaved_assets.model.errors import InterleavedError
-    from interleaved_assets.pipeline.run.parallel import parallel_map
+    from interleaved_assets.pipeline.run.threads import parallel_map
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.stages.names import FILTERED
     from interleaved_assets.pipeline.stages.outputs import scored_keys

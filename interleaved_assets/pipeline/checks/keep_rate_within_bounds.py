@@ -6,9 +6,9 @@ from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stage import Stage
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.settings import Settings
 
 

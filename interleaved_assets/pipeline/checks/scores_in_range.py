@@ -4,7 +4,7 @@ from typing import Final
 
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.run.record import Extent, Record
-from interleaved_assets.scoring.protocol.registry import Range
+from interleaved_assets.scoring.protocol.scorer import Range
 
 
 def judge_ranges(record: Record, basis: Basis) -> Verdict:

@@ -8,10 +8,11 @@ from pydantic import ValidationError
 from interleaved_assets.model.errors import OptionError, SettingsError
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.tasks.filtered import kept_rows
+from interleaved_assets.scoring.protocol.filter import ImageFilter
 from interleaved_assets.scoring.protocol.registry import known_scorers, score_groups
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.batch import document_scores, selection_rows
-from interleaved_assets.selection.filters import BUILT_IN, ImageFilter
+from interleaved_assets.selection.filters import BUILT_IN
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.settings import SelectionSettings, bound_settings, with_changes
 from interleaved_assets.settings import Settings

@@ -16,11 +16,12 @@ from interleaved_assets.pipeline.run.counts import write_scores
 from interleaved_assets.pipeline.run.stage import Work
 from interleaved_assets.pipeline.tasks.normalized import read_options
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
-from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_groups
+from interleaved_assets.scoring.protocol.registry import score_groups
 from interleaved_assets.scoring.protocol.score import score_images
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
+from interleaved_assets.scoring.protocol.values import score_column
 from interleaved_assets.selection.positions import join_scores, with_keys
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets.selection.values import score_column
 from interleaved_assets.settings import Settings
 
 

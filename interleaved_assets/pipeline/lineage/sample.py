@@ -19,9 +19,9 @@ from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, error_code
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_records
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, FILTERED, NORMALIZED
 from interleaved_assets.rewriting.changes import CHANGED, change_text
 from interleaved_assets.settings import StorageSettings

@@ -7,9 +7,9 @@ from interleaved_assets.export.names import is_image_file
 from interleaved_assets.io.storage import StorageOptions, file_sha256, file_xxh3, is_local, join, local_path
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_records, recorded_keys
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT
 from interleaved_assets.pipeline.status.status import CurrentStages

@@ -35,8 +35,8 @@ from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_fo
 from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources, values_of_shard
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
 from interleaved_assets.pipeline.release.verify import compare_file, verify_release
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import Counts, OutputFile, Record
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status

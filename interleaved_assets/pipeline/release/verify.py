@@ -1,18 +1,14 @@
 """Comparison of a release with its manifest: every tar must exist, with the size and the bytes that it had."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from interleaved_assets.io.storage import StorageOptions, file_info, file_sha256, files_below, join, options_of
 from interleaved_assets.io.storage.options import StorageOptionsByScheme
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.release.manifest import Manifest, tar_uri
-from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.pipeline.run.threads import TABLE_READERS, parallel_map
 from interleaved_assets.settings.shard_paths import TARS_FOLDER
-
-_READERS: Final = 8
-"""Number of threads. Each reads one tar at a time in blocks, and hashing releases the interpreter lock for the others.
-"""
 
 
 class Difference(NamedTuple):
@@ -42,7 +38,7 @@ def verify_release(
         place, size, sha256 = file
         return compare_file(place, size, sha256, options_of(place, options))
 
-    yield from parallel_map(look, files, threads=_READERS)
+    yield from parallel_map(look, files, threads=TABLE_READERS)
     if all(tar.path.startswith(f"{TARS_FOLDER}/") for tar in manifest.tars):
         expected = {tar.path for tar in manifest.tars}
         for name in _tars_below(folder, options_of(folder, options)):

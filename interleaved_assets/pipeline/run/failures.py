@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from interleaved_assets.io.storage import atomic_output, files_below, join, read_small, remove_file
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
 from interleaved_assets.pipeline.raw.listing import RawShard, find_raw_shard, seems_same
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import FAILURES_FOLDER
 

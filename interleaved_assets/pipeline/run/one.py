@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
 from interleaved_assets.pipeline.run.attempt import Attempt
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.settings import Settings
 
 

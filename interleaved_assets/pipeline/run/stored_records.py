@@ -5,9 +5,9 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from interleaved_assets.io.storage import files_below, is_local, join, list_stamps, read_stamp
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import Record, has_its_outputs, read_record
 from interleaved_assets.pipeline.run.stage import Stage
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 

@@ -1,10 +1,10 @@
-"""Work on many items on threads of this process, with a time limit for each."""
+"""Work on many items on threads of this process: in their order, or as it is done with a time limit for each."""
 
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Final, TypeVar
 
@@ -14,8 +14,30 @@ from interleaved_assets.model.errors import ShardTimeout
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+READERS: Final = 32
+"""Threads for reading many small files. They mostly wait for the storage, and each thread holds one file."""
+TABLE_READERS: Final = 16
+"""Threads for reading files of which each thread holds much: the scores or the thumbnails of a shard, a block of a tar.
+"""
 TICK_S: Final = 1.0
 """Seconds without a result after which None is yielded, so that the caller can report progress."""
+
+
+def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], *, threads: int) -> Iterator[Result]:
+    """Yield ``work`` of each of ``items``, in their order, done on ``threads`` threads.
+
+    At most ``2 * threads`` results are in progress or not yet consumed, which bounds memory. An exception of ``work``
+    is raised at the place of its item, and later items that have not begun do not begin. Closing the generator takes no
+    lock and does not wait, so that the garbage collector can close it.
+    """
+    waiting: deque[Future[Result]] = deque()
+    with Workers(threads, getattr(work, "__name__", "work")) as workers:
+        for item in items:
+            waiting.append(workers.submit(work, item))
+            if len(waiting) >= 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def on_threads(

@@ -21,7 +21,6 @@ from interleaved_assets.pipeline.run.stage import (
 )
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
 from interleaved_assets.scoring.protocol.registry import (
-    ERROR_COLUMN,
     document_fields_of,
     score_columns,
     score_files,
@@ -29,6 +28,7 @@ from interleaved_assets.scoring.protocol.registry import (
     scoring_packages,
     scoring_version,
 )
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.scoring.texts.lists import list_versions
 from interleaved_assets.settings import Settings
 

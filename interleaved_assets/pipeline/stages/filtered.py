@@ -22,7 +22,7 @@ from interleaved_assets.pipeline.run.stage import (
 )
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES
 from interleaved_assets.pipeline.stages.names import FILTERED as NAME
-from interleaved_assets.selection.filters import ImageFilter, TextFilter
+from interleaved_assets.scoring.protocol.filter import ImageFilter, TextFilter
 from interleaved_assets.selection.settings import OwnBounds, selection_version
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import SAMPLES

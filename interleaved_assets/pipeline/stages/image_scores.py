@@ -12,13 +12,8 @@ from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
 from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, columns_of, preparation, work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.scoring.protocol.registry import (
-    ERROR_COLUMN,
-    score_columns,
-    score_ranges,
-    scoring_packages,
-    scoring_version,
-)
+from interleaved_assets.scoring.protocol.registry import score_columns, score_ranges, scoring_packages, scoring_version
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.settings import Settings
 
 PREPARE: Final = "interleaved_assets.pipeline.tasks.image_scores:prepare"

@@ -8,9 +8,9 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.storage import exists, join
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import read_valid_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import (
     DOCUMENT_SCORES,

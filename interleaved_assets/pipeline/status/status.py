@@ -11,10 +11,10 @@ from interleaved_assets.model.errors import InterleavedError, ShardError, Storag
 from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, seems_same
 from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.run.stored_records import NOT_LISTED, list_outputs, read_valid_records
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, StageDag, stage_dag
 from interleaved_assets.settings import Settings
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.run.check import Verdict
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
 from interleaved_assets.pipeline.status.status import State, Status, in_short, status_lines
 

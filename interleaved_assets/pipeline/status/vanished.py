@@ -12,9 +12,9 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.run.failures import failed_keys
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, OUTPUTS
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT, NORMALIZED
 from interleaved_assets.pipeline.tasks.part_tars import stored_parts

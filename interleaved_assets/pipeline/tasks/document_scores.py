@@ -14,8 +14,9 @@ from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, WORDS, document_fields, score_groups
+from interleaved_assets.scoring.protocol.registry import WORDS, document_fields, score_groups
 from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.scoring.protocol.texts import check_fields, prepare_text_scorers, score_documents, text_columns
 from interleaved_assets.settings import Settings
 

@@ -28,8 +28,8 @@ from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import FILTERED as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED, RATIO
 from interleaved_assets.pipeline.stages.outputs import read_document_scores, read_scores
+from interleaved_assets.scoring.protocol.filter import SampleFilter
 from interleaved_assets.selection.batch import with_words
-from interleaved_assets.selection.filters import SampleFilter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.other_bounds import judged_samples
 from interleaved_assets.selection.positions import reindex_positions

@@ -18,11 +18,11 @@ from interleaved_assets.pipeline.run.counts import RowCounter, write_scores
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.scoring.protocol.filter import Bounds, outside
-from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN, score_groups
+from interleaved_assets.scoring.protocol.filter import Bounds, ImageFilter, outside
+from interleaved_assets.scoring.protocol.registry import score_groups
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import prepare_scorers, score_batches
-from interleaved_assets.selection.filters import ImageFilter
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
 

@@ -7,15 +7,13 @@ import pyarrow as pa
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_contents
-from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.pipeline.run.threads import TABLE_READERS, parallel_map
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of
 from interleaved_assets.reporting.dataset.aggregate import Example
 from interleaved_assets.reporting.figures.facts import ImageKey
 from interleaved_assets.reporting.figures.pictures import shown_thumbnails
 from interleaved_assets.settings import StorageSettings
-
-_READERS = 8  # threads; each holds the thumbnails of one shard
 
 
 class Held(NamedTuple):
@@ -38,7 +36,7 @@ def held_by(examples: Iterable[Example], storage: StorageSettings) -> dict[Examp
             return {}
 
     found: dict[Example, Held] = {}
-    for of_shard in parallel_map(held, by_shard, threads=_READERS):
+    for of_shard in parallel_map(held, by_shard, threads=TABLE_READERS):
         found |= of_shard
     return found
 

@@ -22,7 +22,7 @@ from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.rewriting.changes import CHANGED, change_text
-from interleaved_assets.selection.values import Values
+from interleaved_assets.scoring.protocol.values import Values
 
 LONGEST_FIELDS: Final = 3000
 """Most characters of a document's fields on a page."""

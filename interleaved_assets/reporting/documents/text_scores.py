@@ -15,7 +15,7 @@ from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import measure_of
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.scoring.protocol.filter import TextFilter
-from interleaved_assets.scoring.protocol.registry import ERROR_COLUMN
+from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.filters import UNITS, text_filter_name
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.texts import failed_strings

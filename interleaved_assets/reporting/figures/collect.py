@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import exists
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.run.parallel import parallel_map
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
+from interleaved_assets.pipeline.run.threads import TABLE_READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES, rows_input, stage_dag
 from interleaved_assets.pipeline.stages.names import (
     DOCUMENT_SCORES,
@@ -33,8 +33,6 @@ from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
-# Threads: reading a shard's small files mostly waits for the storage. Each thread holds the scores of one shard.
-_READERS: Final = 16
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
@@ -64,7 +62,7 @@ def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
         except (InterleavedError, pa.ArrowException) as error:
             return ShardFacts(key, status=UNREADABLE, problem=" ".join(str(error).split()))
 
-    return parallel_map(facts, dataset.keys, threads=_READERS)
+    return parallel_map(facts, dataset.keys, threads=TABLE_READERS)
 
 
 def _facts(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interleaved_assets.reporting.figures.measures import Measure
-from interleaved_assets.selection.values import Values
+from interleaved_assets.scoring.protocol.values import Values
 
 _PLACES = 4096
 _CURVE_PLACES = 160

@@ -13,7 +13,7 @@ from interleaved_assets.pipeline.status.status import COMPLETE, Status
 from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
-from interleaved_assets.selection.values import Values
+from interleaved_assets.scoring.protocol.values import Values
 
 
 class ImageKey(NamedTuple):

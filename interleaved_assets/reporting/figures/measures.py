@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.scoring.protocol.filter import Bounds, Display, Filter, ImageFilter, TextFilter, outside
 from interleaved_assets.scoring.protocol.registry import SIZE, find_scorer
+from interleaved_assets.scoring.protocol.values import Values
 from interleaved_assets.selection.filters import find_filter, known_filters
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets.selection.values import Values
 
 SIZE_COLUMNS: Final = frozenset(find_scorer(SIZE).columns)
 """Scores that follow from the size of an image. The size is shown instead."""

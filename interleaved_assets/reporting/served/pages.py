@@ -11,7 +11,7 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.storage import exists, join
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.run.parallel import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.status.status import URGENT, State, Status, StatusLine, status_lines

@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.protocol.filter import Bound, Bounds, ImageFilter, settings_of, with_bounds
-from interleaved_assets.scoring.protocol.registry import BUILT_IN, taken_columns
+from interleaved_assets.scoring.protocol.registry import BUILT_IN
+from interleaved_assets.scoring.protocol.scorer import taken_columns
 
 HeadKind = Literal["aesthetic", "nsfw", "own"]
 Activation = Literal["none", "relu", "gelu"]

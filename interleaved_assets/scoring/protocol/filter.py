@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Values = NDArray[np.float64]
+    from interleaved_assets.scoring.protocol.values import Values
 
 Scale = Literal["linear", "log", "any"]
 

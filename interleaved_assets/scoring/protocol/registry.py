@@ -6,51 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interleaved_assets.model.columns import Column
 from interleaved_assets.scoring.protocol.scorer import (
-    ABOVE_ZERO,
     ERROR_COLUMN,
     KEY_COLUMNS,
-    MeasureFunction,
-    MeasureTexts,
     Range,
     Scorer,
     Section,
     all_scorers,
-    register_scorer,
-    taken_columns,
-    unregister_scorer,
 )
+from interleaved_assets.scoring.protocol.scorer import register_scorer as register_scorer
+from interleaved_assets.scoring.protocol.scorer import unregister_scorer as unregister_scorer
 
 if TYPE_CHECKING:
     from interleaved_assets.scoring.protocol.settings import ScorerSettings
 
-__all__ = [
-    "ABOVE_ZERO",
-    "BUILT_IN",
-    "ERROR_COLUMN",
-    "MeasureFunction",
-    "MeasureTexts",
-    "Range",
-    "Scorer",
-    "chosen_scorers",
-    "document_columns",
-    "document_fields",
-    "document_fields_of",
-    "file_settings",
-    "find_scorer",
-    "known_scorers",
-    "needed_fields",
-    "register_scorer",
-    "score_columns",
-    "score_files",
-    "score_groups",
-    "score_ranges",
-    "scoring_packages",
-    "scoring_version",
-    "taken_columns",
-    "unregister_scorer",
-]
-
-# imported by name, as the modules of plugins are
+# imported by name, as the modules of plugins are, and before any of them
 import_module("interleaved_assets.scoring.scores")
 BUILT_IN: Final = tuple(all_scorers())
 """The scores of this package."""

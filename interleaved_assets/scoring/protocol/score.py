@@ -19,8 +19,9 @@ from interleaved_assets.scoring.images.decode import BgrImage, decode_opened, de
 from interleaved_assets.scoring.images.decoders import decoders_for_threads
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.images.size import aspect_ratio, displayed_size, image_size, open_header
-from interleaved_assets.scoring.protocol.registry import MeasureFunction, Scorer, chosen_scorers
+from interleaved_assets.scoring.protocol.registry import chosen_scorers
 from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Scorer
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
 _NO_SIZE: Final = (None, None, None)

@@ -13,14 +13,9 @@ from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.scoring.protocol.long_texts import parts_of, text_bytes
-from interleaved_assets.scoring.protocol.registry import (
-    MeasureTexts,
-    Scorer,
-    chosen_scorers,
-    document_fields,
-    needed_fields,
-)
+from interleaved_assets.scoring.protocol.registry import chosen_scorers, document_fields, needed_fields
 from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Scorer
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.texts.batch import TextBatch
 

@@ -6,7 +6,7 @@ from interleaved_assets.scoring.protocol.filter import Bound, Display, SampleCou
 from interleaved_assets.scoring.protocol.scorer import Scorer, register_scorer
 
 if TYPE_CHECKING:
-    from interleaved_assets.scoring.protocol.filter import Values
+    from interleaved_assets.scoring.protocol.values import Values
 
 
 def _images(samples: SampleCounts) -> "Values":

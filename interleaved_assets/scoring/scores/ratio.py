@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from interleaved_assets.scoring.protocol.filter import Values
+    from interleaved_assets.scoring.protocol.values import Values
 
 
 def count_words(texts: "pa.Array | pa.ChunkedArray") -> "pa.Array":

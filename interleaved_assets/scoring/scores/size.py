@@ -6,7 +6,7 @@ from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilt
 from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer, register_scorer
 
 if TYPE_CHECKING:
-    from interleaved_assets.scoring.protocol.filter import Values
+    from interleaved_assets.scoring.protocol.values import Values
 
 LARGEST_SIDE: Final = 2**31 - 1
 """Most pixels of a side that a bound may name."""

@@ -14,7 +14,7 @@ import pytest
 
 from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.io.rows.workers import Workers
-from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.pipeline.run.threads import parallel_map
 
 # The collector runs where ThreadPoolExecutor.submit holds its lock: it makes the string while it does.
 _COLLECTED_INSIDE_SUBMIT = """
@@ -75,7 +75,7 @@ from pathlib import Path
 from concurrent.futures import ThreadPoolExecutor
 from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.pipeline.run.threads import parallel_map
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 

@@ -8,7 +8,8 @@ from interleaved_assets.pipeline.checks.every_image_scored import judge_complete
 from interleaved_assets.pipeline.checks.scores_in_range import judge_ranges
 from interleaved_assets.pipeline.run.check import Basis
 from interleaved_assets.pipeline.run.record import Counts, Extent
-from interleaved_assets.scoring.protocol.registry import Range, Scorer, register_scorer, unregister_scorer
+from interleaved_assets.scoring.protocol.registry import register_scorer, unregister_scorer
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets_tests.pipeline.checks.records import basis_of, record
 
 

@@ -8,10 +8,7 @@ from interleaved_assets.model.errors import ImageError, OptionError, row_error
 from interleaved_assets.reporting.figures.measures import measure_of
 from interleaved_assets.scoring.protocol.filter import Display, ImageFilter
 from interleaved_assets.scoring.protocol.registry import (
-    ABOVE_ZERO,
     BUILT_IN,
-    Range,
-    Scorer,
     chosen_scorers,
     known_scorers,
     register_scorer,
@@ -24,6 +21,7 @@ from interleaved_assets.scoring.protocol.registry import (
 )
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import score_images
+from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.filters import find_filter, known_filters, register_filter
 from interleaved_assets.selection.settings import SelectionSettings

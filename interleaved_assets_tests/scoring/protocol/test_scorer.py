@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from interleaved_assets.scoring.protocol.registry import ABOVE_ZERO, Range
+from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,8 @@ import pyarrow.compute as pc
 import pytest
 
 from interleaved_assets.scoring.protocol import texts as scoring_of_texts
-from interleaved_assets.scoring.protocol.registry import (
-    Range,
-    Scorer,
-    known_scorers,
-    register_scorer,
-    unregister_scorer,
-)
+from interleaved_assets.scoring.protocol.registry import known_scorers, register_scorer, unregister_scorer
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.protocol.texts import score_documents
 from interleaved_assets.scoring.scores import text_identity

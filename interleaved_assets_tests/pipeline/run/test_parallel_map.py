@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from interleaved_assets.pipeline.run.parallel import parallel_map
+from interleaved_assets.pipeline.run.threads import parallel_map
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
