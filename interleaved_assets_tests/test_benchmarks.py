@@ -97,6 +97,17 @@ def test_big_texts(start: Start) -> None:
     assert "Invalid UTF8" in lines[4]
 
 
+def test_text_oracle(start: Start, tmp_path: Path) -> None:
+    good_shard(tmp_path / "a.tar")
+    page = {"ground_truth": {"main_content": "Some words, and more.\n\n§ … ! " * 9}}
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/0001.json").write_text(json.dumps(page))
+    (tmp_path / "pages/0002.json").write_text(json.dumps({"ground_truth": {}}))
+    printed = start("text_oracle", tmp_path / "a.tar", tmp_path / "pages")
+    assert printed.count(" | 0 | 0 | – |") >= 3
+    assert "NOT" not in printed
+
+
 def test_text_scores(start: Start) -> None:
     figures = json.loads(start("text_scores", "--megabytes", "0.05"))
     speeds = figures["speeds"]
