@@ -39,6 +39,7 @@ PYTHON_RUN_BY = {
     "docs/library.md": "test_docs_code.py",
     "docs/sources.md": "test_sources_docs.py",
     "docs/rewriting.md": "rewriting/test_rewriting_docs.py",
+    "docs/text-scores.md": "test_text_scores_docs.py",
     "docs/training.md": "test_training_docs.py",
 }
 """The test that runs all Python blocks of a page."""

@@ -22,6 +22,7 @@ from .errors import UnsupportedModality as UnsupportedModality
 from .errors import WorkerLost as WorkerLost
 from .errors import error_code as error_code
 from .errors import row_error as row_error
+from .fields import field_values as field_values
 from .ledger import LEDGER_SCHEMA as LEDGER_SCHEMA
 from .ledger import check_balance as check_balance
 from .ledger import drop_reasons as drop_reasons
