@@ -110,7 +110,8 @@ class ReadingSettings(_Section):
     layout: Layout = "interleaved"
     """interleaved: each sample is a JSON that lists its texts and images. images: each sample is the members with the
     same name up to the first dot, such as <key>.jpg, <key>.txt and <key>.json, as in the tars of image_export and of
-    other image data sets. Default interleaved."""
+    other image data sets. detected: the members of each tar tell, so that one raw root may hold both. Default
+    interleaved."""
     sample_id_field: str | None = None
     """JSON field with the document's id. Default none: the member's path without its extension."""
     texts_field: str = Field(default="texts", min_length=1)

@@ -1,9 +1,16 @@
 """Groups of the members of a tar as WebDataset forms them: names that are equal up to the first dot are one sample."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, ShardLayout, webdataset_key
+from interleaved_assets.io.tar.references import plain_name
+
+_SEEN: Final = 10
+_SEEN_BYTES: Final = 2**22
 
 
 @dataclass
@@ -22,6 +29,29 @@ class MemberGroup:
     json: int | None = None
     images: list[int] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
+
+
+def detected_layout(source: TarSource, layout: ShardLayout) -> ShardLayout:
+    """Return the layout of a tar: ``images`` if images have names of their own and no JSON beside them has lists.
+
+    The first :data:`_SEEN` JSON members tell. A tar that shows neither, such as MMC4's, is taken for ``interleaved``,
+    and fails as one.
+    """
+    groups = find_groups([plain_name(member.name) for member in source.index.members], replace(layout, layout="images"))
+    jsons = [group.json for group in groups if group.json is not None][:_SEEN]
+    is_images = any(group.images for group in groups) and not any(_has_list(source, number) for number in jsons)
+    return replace(layout, layout="images" if is_images else "interleaved")
+
+
+def _has_list(source: TarSource, number: int) -> bool:
+    """Return whether a JSON has a list with a text or an object, or is no object at all."""
+    member = source.index.members[number]
+    try:
+        body = json.loads(bytes(source.range(member.offset, min(member.size, _SEEN_BYTES))))
+    except (ValueError, RecursionError):
+        return True
+    lists = (value for value in body.values() if isinstance(value, list)) if isinstance(body, dict) else iter([[""]])
+    return any(isinstance(entry, str | dict) for value in lists for entry in value)
 
 
 def find_groups(names: Sequence[str], layout: ShardLayout) -> list[MemberGroup]:

@@ -29,8 +29,9 @@ COMPRESSED_ENDINGS: Final = (".tar.gz", ".tgz")
 TAR_ENDINGS: Final = (".tar", *COMPRESSED_ENDINGS)
 """Endings of the names of tars."""
 
-Layout = Literal["interleaved", "images"]
-"""The forms of a sample in a tar: a JSON that lists its texts and images, or a group of members as in WebDataset."""
+Layout = Literal["interleaved", "images", "detected"]
+"""The forms of a sample in a tar: a JSON that lists its texts and images, or a group of members as in WebDataset; or
+the one of these two that the members of each tar show."""
 
 TEXT_EXTENSION: Final = ".txt"
 """Extension of the members that are texts, in the layout ``images``."""
@@ -60,7 +61,8 @@ class ShardLayout:
         per_text_fields: lists with one entry per text, spread over the text rows.
         image_extensions: a token with one of these endings names a member, and never a frame; with or without a dot.
         json_extensions: endings of members that are documents; with or without a dot.
-        layout: ``interleaved``, documents with lists of texts and images, or ``images``.
+        layout: ``interleaved``, documents with lists of texts and images, ``images``, or ``detected``: each tar has one
+            of these two.
     """
 
     sample_id_field: str | None = None

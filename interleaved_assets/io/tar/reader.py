@@ -19,6 +19,7 @@ from interleaved_assets.io.rows.referenced import is_by_reference
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.tar.estimates import null_bytes
+from interleaved_assets.io.tar.groups import detected_layout
 from interleaved_assets.io.tar.layout import TAR_ENDINGS, UNREFERENCED_MEMBERS, Layout, ShardLayout
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.samples import (
@@ -127,7 +128,7 @@ def read_tar(uri: str, options: ReadOptions, types: Mapping[str, pa.DataType] | 
     """Do the work of :func:`read_tar_shard`."""
     check_limits(options.limits)
     with _opened([uri], options, ColumnTypes(options.layout.fields, types)) as ((shard,), schema):
-        tables = _tables(*shard, schema, options)
+        tables = _tables(shard, schema, options)
         if options.max_batch_bytes is not None:
             yield from tables
         elif parts := list(tables):
@@ -185,23 +186,27 @@ class InterleavedWebdatasetReader(ShardReader):
         wished = {column.name: column.type for column in self._target or () if column.name not in RESERVED_COLUMNS}
         columns = ColumnTypes(self._layout.fields, wished)
         with _opened([file.uri for file in files], options, columns) as (shards, schema):
-            for source, samples in shards:
-                tables = _tables(source, samples, schema, options)
-                yield source.uri, tables if samples else [empty_table(schema)]
+            for shard in shards:
+                tables = _tables(shard, schema, options)
+                yield shard.source.uri, tables if shard.samples else [empty_table(schema)]
 
 
-_Shard = tuple[TarSource, list[Sample]]
-"""An open tar and its samples."""
+class _OpenShard(NamedTuple):
+    """An open tar, its samples, and its own layout."""
+
+    source: TarSource
+    samples: list[Sample]
+    layout: ShardLayout
 
 
 @contextmanager
 def _opened(
     uris: Sequence[str], options: ReadOptions, columns: ColumnTypes
-) -> Iterator[tuple[list[_Shard], pa.Schema]]:
+) -> Iterator[tuple[list[_OpenShard], pa.Schema]]:
     """Open the tars at ``uris``, find their samples, and derive the columns of their rows; count in the notes."""
     notes = Counter[str]() if options.notes is None else options.notes
     with ExitStack() as stack:
-        shards: list[_Shard] = []
+        shards: list[_OpenShard] = []
         for uri in uris:
             source = stack.enter_context(
                 open_tar(uri, options.storage_options, by_ranges=not options.materialize, limits=options.limits)
@@ -211,9 +216,12 @@ def _opened(
                     f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete "
                     "to take the samples that can be read."
                 )
+            layout = options.layout
+            if layout.layout == "detected":
+                layout = detected_layout(source, layout)
             samples, noticed = find_samples(
                 source,
-                options.layout,
+                layout,
                 columns,
                 limits=options.limits,
                 with_bytes=options.materialize,
@@ -221,8 +229,8 @@ def _opened(
                 kept_tags=KEPT_TAGS // len(uris),
             )
             notes.update(noticed)
-            shards.append((source, samples))
-        samples = [sample for _, found in shards for sample in found]
+            shards.append(_OpenShard(source, samples, layout))
+        samples = [sample for shard in shards for sample in shard.samples]
         if samples and (absent := options.layout.named_columns() - columns.seen):
             notes["absent_fields"] += len(absent)
             warn_absent(absent, uris, columns.seen)
@@ -231,31 +239,29 @@ def _opened(
         if any(sample.leftovers for sample in samples):
             columns.state_schema(pa.schema([(UNREFERENCED_MEMBERS, UNREFERENCED_TYPE)]), ordered=False)
         schema = columns.schema()
-        has_offsets = all(source.has_offsets for source, _ in shards)
+        has_offsets = all(shard.source.has_offsets for shard in shards)
         if options.by_reference and has_offsets and BINARY_SIZE not in schema.names:
             schema = schema.append(pa.field(BINARY_SIZE, pa.uint64()))
         yield shards, schema
 
 
-def _tables(
-    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, options: ReadOptions
-) -> Iterator[pa.Table]:
+def _tables(shard: _OpenShard, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.Table]:
     """Yield tables of whole samples, of at most ``options.max_batch_bytes`` unless a sample is larger."""
+    samples = shard.samples
     row_bytes = null_bytes(schema)
     sizes = np.array(
         [sample.size + sample.rows * row_bytes for sample in samples], np.float64
     )  # a damaged header may exceed int64
     for part in parts_within(sizes, min(options.max_batch_bytes or _STEP_BYTES, _STEP_BYTES)):
-        yield from _group_tables(source, samples[part], schema, options)
+        yield from _group_tables(shard._replace(samples=samples[part]), schema, options)
 
 
-def _group_tables(
-    source: TarSource, samples: Sequence[Sample], schema: pa.Schema, options: ReadOptions
-) -> Iterator[pa.Table]:
-    """Yield the rows of ``samples``.
+def _group_tables(shard: _OpenShard, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.Table]:
+    """Yield the rows of the samples of ``shard``.
 
     This is a separate generator, so that no reference to a group's data is left while the next group is read.
     """
+    source, samples, layout = shard
     path = str(local_path(source.uri)) if is_local(source.uri) else source.uri
     rows = TarRows(
         source,
@@ -267,7 +273,7 @@ def _group_tables(
     for sample in samples:
         document = sample.document
         if document is None:
-            document = sample_document(source, options.layout, sample, options.limits)
+            document = sample_document(source, layout, sample, options.limits)
         rows.add(sample, document)
     table, points_elsewhere = rows.table(), rows.points_elsewhere
     del rows  # it holds the bytes of images, which the table has copied

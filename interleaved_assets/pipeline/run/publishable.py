@@ -101,7 +101,7 @@ def expected_layout(reading: ReadingSettings) -> str:
         f"Expected is for each sample a <key>.json whose lists {reading.texts_field} and {reading.images_field} hold "
         "its texts and the names of its image members, as docs/formats.md shows; set reading.texts_field and "
         'reading.images_field if the lists have other names, and reading.layout = "images" if each sample is an '
-        "image, alone or with a text or a JSON beside it. Convert other layouts."
+        'image, alone or with a text or a JSON beside it ("detected" if some tars are so). Convert other layouts.'
     )
 
 

@@ -82,7 +82,7 @@ def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
     """Return the JSON fields that a column of the row model is read from; none for columns that the reader adds."""
     images: tuple[str, ...] = (RAW_KEY,)
     texts: tuple[str, ...] = (TEXT_EXTENSION.removeprefix("."),)
-    if reading.layout == "interleaved":
+    if reading.layout != "images":
         images = (reading.images_field, *([reading.image_member_field] if reading.image_member_field else []))
         texts = (reading.texts_field,)
     match column:

@@ -205,7 +205,7 @@ def test_a_reader_over_many_tars(tmp_path: Path) -> None:
         (tmp_path / f"{name}.tar").write_bytes(foreign_tar(name))
     batches = list(InterleavedWebdatasetReader(str(tmp_path), layout="images", materialize_on_read=True))
     assert [batch.count(modality="image") for batch in batches] == [SAMPLES, SAMPLES]
-    with pytest.raises(OptionError, match="layout must be one of interleaved, images, got 'image'"):
+    with pytest.raises(OptionError, match="layout must be one of interleaved, images, detected, got 'image'"):
         InterleavedWebdatasetReader(str(tmp_path), layout="image")  # type: ignore[arg-type]
 
 
@@ -255,3 +255,28 @@ def test_the_order_of_members_decides_nothing_but_the_order_of_samples(members: 
 
 def test_no_samples(tmp_path: Path) -> None:
     assert list(read_tar_shard(write_tar(tmp_path / "a.tar"), layout=LAYOUT)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "images"),
+    [("img2dataset", True), ("image_and_caption", True), ("mmc4_documents", False), ("metadata_only", False)],
+)
+def test_the_members_of_a_tar_tell_its_layout(name: str, images: bool, tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(foreign_tar(name))
+    detected = ShardLayout(layout="detected")
+    found, as_set = (
+        [table.to_pylist() for table in read_tar_shard(str(tmp_path / "a.tar"), layout=layout, materialize=True)]
+        for layout in (detected, ShardLayout(layout="images" if images else "interleaved"))
+    )
+    assert found == as_set
+
+
+def test_both_layouts_are_read_with_one_setting(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(foreign_tar("img2dataset"))
+    body = {"texts": ["a text", None], "images": [None, "d.0.png"]}
+    write_tar(tmp_path / "b.tar", ("d.0.png", PNG), ("d.json", body))
+    reader = InterleavedWebdatasetReader(str(tmp_path / "*.tar"), layout="detected", files_per_partition=2)
+    rows = [row for batch in reader for row in batch.to_pyarrow().to_pylist()]
+    assert [row["modality"] for row in rows if row["sample_id"] == "d"] == ["metadata", "text", "image"]
+    captions = [row["text_content"] for row in rows if row["text_content"] == "a caption"]
+    assert len(captions) == SAMPLES
