@@ -4,7 +4,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -48,19 +48,84 @@ def run_shards(
     """Take shards through ``stages``, without an orchestrator: the same outputs, records and failures.
 
     ``run.shards_per_run`` shards at a time go through all stages, so that the first final tars come early. Of these,
-    ``threads`` shards are processed at once, by default ``run.parallel_shards``; on a device all are processed
-    together. A shard that failed at a stage is not taken through the later stages.
+    ``threads`` shards are processed at once, by default ``run.parallel_shards``, and each goes on to its next stage
+    when it is done with one; on a device all are processed together. A shard that failed at a stage is not taken
+    through the later stages.
     """
-    in_order = tuple(stages)
+    groups: list[list[Stage]] = []
+    for stage in stages:
+        if groups and not (stage.together or groups[-1][-1].together):
+            groups[-1].append(stage)
+        else:
+            groups.append([stage])
     for start in range(0, len(keys), settings.run.shards_per_run):
         left = list(keys[start : start + settings.run.shards_per_run])
-        for stage in in_order:
+        for group in groups:
             failed = set()
-            for one in take_many(stage, left, settings, then=then, threads=threads):
+            take = partial(take_many, group[0]) if group[0].together else partial(_take_through_all, group)
+            for one in take(left, settings, then=then, threads=threads or settings.run.parallel_shards):
                 if isinstance(one.result, Exception):
                     failed.add(one.key)
                 yield one
             left = [key for key in left if key not in failed]
+
+
+class _Step(NamedTuple):
+    """A shard at one of several stages, by the number of the stage."""
+
+    key: str
+    number: int
+
+
+def _take_through_all(
+    stages: Sequence[Stage],
+    keys: Sequence[str],
+    settings: Settings,
+    *,
+    then: Callable[[StageOutcome], Shown],
+    threads: int,
+) -> Iterator[ShardResult[ShownOutcome[Shown]]]:
+    """Do the work of :func:`take_many` for several stages: a shard does not wait for others between two stages."""
+    busy = dict.fromkeys((stage.name for stage in stages), 0.0)  # the clock of each stage: the seconds spent in it
+    logs = [
+        _StageLog(stage.name, len(keys), settings, logger.info, partial(_seconds, busy, stage.name, threads))
+        for stage in stages
+    ]
+    limit_s = settings.run.max_shard_seconds
+
+    def take(step: _Step) -> ShownOutcome[Shown]:
+        outcome = take_through(stages[step.number], step.key, settings)
+        return ShownOutcome(outcome, then(outcome))
+
+    def after(step: _Step, result: ShownOutcome[Shown] | Exception) -> list[_Step]:
+        goes_on = isinstance(result, ShownOutcome) and step.number + 1 < len(stages)
+        return [step._replace(number=step.number + 1)] if goes_on else []
+
+    steps = [_Step(key, 0) for key in keys]
+    for attempt in itertools.count(1):
+        unavailable = []
+        for found in on_threads(take, steps, "stage", threads=threads, limit_s=limit_s, after=after):
+            for log in logs:
+                log.tick()
+            if found is None:
+                continue
+            step, result = found
+            name = stages[step.number].name
+            if isinstance(result, StorageUnavailable) and attempt < settings.run.storage_tries:
+                unavailable.append(step)
+                continue
+            if isinstance(result, ShardTimeout):
+                result = too_slow(step.key, name, limit_s)
+            busy[name] += result.outcome.seconds if isinstance(result, ShownOutcome) else 0
+            one = ShardResult(step.key, name, result)
+            logs[step.number].add(one)
+            yield one
+        if not unavailable:
+            break
+        steps = unavailable
+        time.sleep(_pause(attempt))
+    for log in logs:
+        log.end()
 
 
 def take_many(
@@ -86,26 +151,54 @@ def take_many(
         log: called every 30 seconds with a line that says how many shards are done, at what speed, and how many are
             left.
     """
-    progress = StepProgress(stage.name, len(keys), log)
-    failures = FailureLog(stage.name, settings.storage)
+    stage_log = _StageLog(stage.name, len(keys), settings, log)
     work = _Work(stage, settings, then)
     for one in work.on_cluster(keys) if cluster else work.here(keys, threads or settings.run.parallel_shards):
-        progress.tick()
+        stage_log.tick()
         if one is None:
             continue
-        if isinstance(one.result, ShownOutcome):
-            progress.add(one.result.outcome, one.host, one.queue_seconds)
-            failures.succeeded(one.key)
-        else:
-            progress.add(None, one.host, one.queue_seconds)
-            failures.failed(one.key, one.result)
+        stage_log.add(one)
         yield one
-    whole = progress.end()
-    if whole.made >= ENOUGH:
-        try:
-            write_throughput(whole, settings.storage)
-        except StorageError as error:
-            log(f"the report lacks how fast {stage.name} went: {error}")  # only logged, because the shards are complete
+    stage_log.end()
+
+
+def _seconds(busy: Mapping[str, float], stage: str, threads: int) -> float:
+    return busy[stage] / threads
+
+
+class _StageLog:
+    """The progress, the failures and the speed of one stage, as they are logged and stored."""
+
+    def __init__(
+        self,
+        stage: str,
+        total: int,
+        settings: Settings,
+        log: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stage, self._storage, self._log = stage, settings.storage, log
+        self._progress = StepProgress(stage, total, log, clock)
+        self._failures = FailureLog(stage, settings.storage)
+        self.tick = self._progress.tick
+
+    def add(self, one: ShardResult[ShownOutcome[Shown]]) -> None:
+        """Count a shard, and write or remove its failure."""
+        if isinstance(one.result, ShownOutcome):
+            self._progress.add(one.result.outcome, one.host, one.queue_seconds)
+            self._failures.succeeded(one.key)
+        else:
+            self._progress.add(None, one.host, one.queue_seconds)
+            self._failures.failed(one.key, one.result)
+
+    def end(self) -> None:
+        """Store the speed of the stage, if it made enough shards."""
+        whole = self._progress.end()
+        if whole.made >= ENOUGH:
+            try:
+                write_throughput(whole, self._storage)
+            except StorageError as error:  # only logged, because the shards are complete
+                self._log(f"the report lacks how fast {self._stage} went: {error}")
 
 
 @dataclass(frozen=True)

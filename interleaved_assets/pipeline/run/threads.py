@@ -48,6 +48,7 @@ def on_threads(
     threads: int,
     limit_s: float = math.inf,
     ended: threading.Event | None = None,
+    after: Callable[[Item, Result | Exception], Iterable[Item]] = lambda *_: (),
 ) -> Iterator[tuple[Item, Result | Exception] | None]:
     """Yield each item with the result or the error of ``work``, as they become ready; None about once a second.
 
@@ -59,6 +60,7 @@ def on_threads(
         name: name of the work, for the error of an item that is too slow.
         threads: items in work at a time.
         ended: is set when the generator ends or is interrupted, so that ``work`` can end early.
+        after: returns the items that follow from an item that is done; they begin before all that wait.
 
     Raises:
         BaseException: an exception of ``work`` that is no ``Exception``.
@@ -87,6 +89,7 @@ def on_threads(
                 if error is not None and not isinstance(error, Exception):
                     raise error
                 results.append((item, future.result() if error is None else error))
+                waiting.extendleft(after(*results[-1]))
             for future, (item, worker, deadline) in list(running.items()):
                 if time.monotonic() > deadline and not future.done():
                     del running[future]
@@ -94,6 +97,7 @@ def on_threads(
                     idle.append(Workers(1, name))
                     all_workers.append(idle[-1])
                     results.append((item, too_slow(item, name, limit_s)))
+                    waiting.extendleft(after(*results[-1]))
             if not done:
                 yield None
         yield from results

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pypdfium2
 
-from interleaved_assets.io.pdf.layout import Box, Line
+from interleaved_assets.io.pdf.layout import Line
 from interleaved_assets.io.pdf.objects import page_matrix
-from interleaved_assets.io.pdf.text import _Character, _logical, page_runs
+from interleaved_assets.io.pdf.text import page_runs
 from interleaved_assets_tests.io.pdfs import text, with_font, write_pdf
 
 
@@ -31,20 +31,3 @@ def test_presentation_forms_become_letters_and_ligatures_keep_their_order(tmp_pa
     # drawn from left to right: the last letter first; c is a ligature of two letters
     arabic = with_font(tmp_path / "b.pdf", [text(50, 700, "abc")], {"a": "\ufeea", "b": "\ufe92", "c": "\u0644\u0627"})
     assert [run.text for run in runs(arabic)] == ["\u0644\u0627\u0628\u0647"]
-
-
-def test_words_from_right_to_left_are_read_so_whether_turned_around_or_as_drawn() -> None:
-    def word(letters: str, *lefts: float) -> list[_Character]:
-        return [
-            _Character(letter, Box(left, 0, left + 5, 10), at)
-            for at, (letter, left) in enumerate(zip(letters, lefts, strict=True))
-        ]
-
-    space = [_Character(" ", None, 0)]
-    # alef, beh, teh: from the right; drawn from the left; a ligature of two letters turned around, and one as drawn
-    assert _logical([*word("\u0627\u0628\u062a", 30, 20, 10)]) == "\u0627\u0628\u062a"
-    assert _logical([*word("\u062a\u0628\u0627", 10, 20, 30)]) == "\u0627\u0628\u062a"
-    assert _logical([*word("\u0627\u0644\u0628", 20, 20, 10)]) == "\u0644\u0627\u0628"
-    assert _logical([*word("\u0628\u0644\u0627", 10, 20, 20)]) == "\u0644\u0627\u0628"
-    mixed = [*word("\u062a\u0628", 10, 20), *space, *word("ab", 30, 40)]
-    assert _logical(mixed) == "\u0628\u062a ab"

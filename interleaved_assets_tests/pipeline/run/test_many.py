@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.model.errors import InterleavedError, ShardTimeout, StorageUnavailable
 from interleaved_assets.pipeline.run import many, threads
-from interleaved_assets.pipeline.run.many import ShownOutcome, take_many
+from interleaved_assets.pipeline.run.many import ShownOutcome, run_shards, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardResult, ShardTask, Stage, Work
 from interleaved_assets.settings import Settings
@@ -88,3 +88,69 @@ def test_pauses_before_another_try_grow_up_to_half_a_minute(tmp_path: Path, monk
     (one,) = take_many(stage, ["a"], settings, then=str)
     assert isinstance(one.result, StorageUnavailable)
     assert (tried, slept) == (["a"] * 9, [1, 2, 4, 8, 16, 30, 30, 30])
+
+
+def two_stages(first: Callable[[ShardTask], Work], second: Callable[[ShardTask], Work]) -> list[Stage]:
+    return [
+        Stage(name, (RAW_SHARDS,), 1, settings=lambda _: {}, run=run)
+        for name, run in (("first", first), ("second", second))
+    ]
+
+
+def nothing_made(shard: ShardTask) -> Work:
+    return Work(outputs={}, data_version="1")
+
+
+def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    for key in "abc":
+        good_shard(tmp_path / "raw" / f"{key}.tar")
+    second_of_a = threading.Event()
+
+    def first(shard: ShardTask) -> Work:
+        if shard.key == "b":
+            assert second_of_a.wait(60)  # which a step without the others would never set
+        if shard.key == "c":
+            raise ValueError("a defect")
+        return nothing_made(shard)
+
+    def second(shard: ShardTask) -> Work:
+        second_of_a.set()
+        return nothing_made(shard)
+
+    found = [
+        (one.key, one.stage, type(one.result))
+        for one in run_shards("abc", two_stages(first, second), settings, then=str, threads=2)
+    ]
+    assert found.index(("a", "second", ShownOutcome)) < found.index(("b", "first", ShownOutcome))
+    assert ("c", "first", ValueError) in found
+    assert len(found) == 5
+
+
+def test_a_shard_that_hangs_or_meets_no_storage_keeps_its_stage_and_its_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "_pause", lambda _: 0.0)
+    settings = project(tmp_path, "[run]\nmax_shard_seconds = 0.5\nstorage_tries = 3\n")
+    for key in "ab":
+        good_shard(tmp_path / "raw" / f"{key}.tar")
+    go_on, tries = threading.Event(), list[str]()
+
+    def second(shard: ShardTask) -> Work:
+        if shard.key == "a":
+            go_on.wait(60)
+            raise AssertionError
+        tries.append(shard.key)
+        if len(tries) < 3:
+            raise StorageUnavailable("not now")
+        return nothing_made(shard)
+
+    found = {
+        (one.key, one.stage): one.result
+        for one in run_shards("ab", two_stages(nothing_made, second), settings, then=str, threads=2)
+    }
+    go_on.set()
+    assert "shard a: second was stopped because" in str(found["a", "second"])
+    assert tries == ["b"] * 3
+    assert isinstance(found["b", "second"], ShownOutcome)
+    assert len(found) == 4

@@ -205,3 +205,15 @@ def test_a_terminated_process_ends_once_a_hanging_shard_has_reached_its_limit(
 
 def test_the_process_ends_with_a_thread_that_hangs(ended: dict[str, tuple[int, str, str]]) -> None:
     assert ended["hanging"] == (0, "['hanging', 'a']\n", "")
+
+
+def test_items_that_follow_from_one_that_is_done_begin_before_those_that_wait() -> None:
+    order: list[int] = []
+
+    def after(item: int, result: int | Exception) -> list[int]:
+        assert result == item
+        return [item + 10] if item < 20 else []
+
+    found = list(on_threads(lambda item: order.append(item) or item, [1, 2], "work", threads=1, after=after))
+    assert order == [1, 11, 21, 2, 12, 22]
+    assert sorted(one[0] for one in found if one is not None) == [1, 2, 11, 12, 21, 22]
