@@ -91,7 +91,7 @@ class StorageSettings(_Section):
         return by_scheme(self.options, (self.raw_root, self.output_root))
 
     def options_for(self, uri: str) -> Mapping[str, Any]:
-        """:attr:`options` if ``uri`` has the scheme of one of the two roots, else none."""
+        """Return :attr:`options` if ``uri`` has the scheme of one of the two roots, else none."""
         return options_of(uri, self.options_by_scheme()) or {}
 
     def shard(self, key: str) -> ShardPaths:

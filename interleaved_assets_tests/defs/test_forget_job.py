@@ -9,37 +9,24 @@ from interleaved_assets.cli import main
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.forget_job import FORGET_SHARDS
-from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, files, instance_on_disk, run_chain, unfinished_run
-from interleaved_assets_tests.projects import make_project
-from interleaved_assets_tests.restorable import Restorable
-
-pytestmark = pytest.mark.on_disk
 
 QUIETLY = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-@pytest.fixture(scope="module")
-def renamed(tmp_path_factory: pytest.TempPathFactory) -> Restorable:
-    """A shard went through all stages, and then its raw shard was renamed from ``a`` to ``b``."""
-    folder = tmp_path_factory.mktemp("made") / "project"
-    folder.mkdir()
-    settings = make_project(folder, "[watch]\nquiet_seconds = 0\n", shards={"a": 0})
+def made_and_renamed(settings: Settings, folder: Path) -> None:
+    """The shard went through all stages, and then its raw shard was renamed from ``a`` to ``b``."""
     with instance_on_disk(folder / "home") as instance:
         assert run_chain(instance, settings, register_all(instance, settings.storage)).success
         (folder / "raw/a.tar").rename(folder / "raw/b.tar")
         instance.add_dynamic_partitions("shards", ["b"])
-    return Restorable(folder)
 
 
-@pytest.fixture
-def tmp_path(renamed: Restorable) -> Path:
-    return renamed.restore()
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load_settings(tmp_path / "interleaved.toml")
+pytestmark = [
+    pytest.mark.on_disk,
+    pytest.mark.project("[watch]\nquiet_seconds = 0\n", shards={"a": 0}, done=(), finish=made_and_renamed),
+]
 
 
 def forget(instance: dg.DagsterInstance, settings: Settings, **config: object) -> tuple[bool, str]:

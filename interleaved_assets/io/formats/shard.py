@@ -28,7 +28,7 @@ def read_shard(
     notes: Counter[str] | None = None,
     accept_incomplete: bool = True,
 ) -> Iterator[pa.Table]:
-    """Tables of whole samples with the bytes of their images, from a file of any format; at least one table.
+    """Yield tables of whole samples with the bytes of their images, from a file of any format; at least one table.
 
     The format is seen from the first bytes, else from the name. All tables have the same schema; a shard without
     samples gives one table without rows.

@@ -174,7 +174,7 @@ def _is_current(known: Record, conversion: Conversion, source: RawSource) -> boo
 
 
 def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
-    """Why the output that is there must not be replaced without being asked for; None if it may be."""
+    """Return why the present output must not be replaced without ``--overwrite``; None if it may be replaced."""
     if known is None:
         return "is not one that an earlier conversion wrote"
     if known.source is not None and identity(known.source.uri) != identity(file.uri):

@@ -124,7 +124,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
 
 
 def _image(content: pa.LargeBinaryScalar) -> tuple[str, tuple[int, int, int]]:
-    """Format, bytes, width and height of an image; 0 for what is not known."""
+    """Return format, bytes, width and height of an image; 0 for what is not known."""
     if not content.is_valid:
         return "missing", (0, 0, 0)
     data = content.as_buffer()

@@ -139,7 +139,7 @@ def _extent(values: np.ndarray) -> Extent:
 def write_kept(
     batches: Iterable[pa.Table], choose: Choose, write: Callable[[pa.Table], None], name: str
 ) -> tuple[Facts, pa.Table]:
-    """``write`` the rows of each batch that ``choose`` keeps; return counts, and the ledger of the other rows.
+    """Write the rows of each batch that ``choose`` keeps; return counts, and the ledger of the other rows.
 
     Raises LedgerError, with ``name``, if a row is neither kept nor in the ledger.
     """

@@ -32,7 +32,7 @@ class ClipScorer:
         return clip_schema(self.settings, self.embedder.width)
 
     def facts(self) -> dict[str, str]:
-        """Device, model, precision and model fingerprint, for the report of a run."""
+        """Return device, model, precision and model fingerprint, for the report of a run."""
         model = self.embedder.model
         return {
             "device": model.device_name,

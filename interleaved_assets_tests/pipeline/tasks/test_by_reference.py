@@ -39,11 +39,7 @@ def normalized(settings: Settings, key: str = "a") -> pa.Table:
     return pq.read_table(settings.storage.shard(key).output("normalized"))
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path, BY_REFERENCE)
-    good_shard(tmp_path / "raw/a.tar")
-    return settings
+pytestmark = pytest.mark.project(BY_REFERENCE, shards={"a": 0})
 
 
 def test_normalized_and_filtered_name_the_images_and_final_tars_hold_them(settings: Settings, tmp_path: Path) -> None:
@@ -290,7 +286,7 @@ def test_commands_read_files_of_rows_by_reference(
     monkeypatch.chdir(tmp_path)
     assert main(["convert", "out/normalized/a.parquet", "-o", "tars", "--to", "tar"]) == 0
     assert main(["convert", "raw/a.tar", "-o", "direct", "--to", "tar"]) == 0
-    assert (tmp_path / "tars/a.tar").read_bytes() == (tmp_path / "direct/a.tar").read_bytes()
+    assert (tmp_path / "tars/a.parquet.tar").read_bytes() == (tmp_path / "direct/a.tar").read_bytes()
     assert main(["validate", "out/filtered/a.parquet"]) == 0
     assert main(["view", "a", "--out", "page.html"]) == 0
     assert (tmp_path / "page.html").read_text().count("data:image/") >= 5

@@ -37,11 +37,7 @@ READERS = ("image_scores", "final_tars", "image_export")
 OTHER = "is not the raw shard that normalized was made from"
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    settings = project(tmp_path, BY_REFERENCE + EXPORT)
-    good_shard(tmp_path / "raw/a.tar")
-    return settings
+pytestmark = pytest.mark.project(BY_REFERENCE + EXPORT, shards={"a": 0})
 
 
 def through(settings: Settings, *stages: str) -> Record:
