@@ -70,6 +70,10 @@ class StorageSettings(_Section):
     raw_formats: tuple[str, ...] = ()
     """Formats of the files below the raw root that are shards, such as ["tar"]; files of other formats, for example the
     Parquet that image downloaders put beside their tars, are ignored then. Default none: all formats."""
+    bundles: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = Field(default_factory=dict)
+    """Formats of small files, and the number of shards that those of each folder form, such as {pdf = 64}; a file
+    belongs to one by the hash of its name, so that another file changes one shard. {images = 16} makes folders of
+    images, with captions beside them, shards. Default none: each file is a shard."""
     image_bytes: Literal["copied", "referenced"] = "copied"
     """copied: normalized and filtered hold the bytes of images. referenced: their rows name each image in the raw tar,
     which has to stay where it is, and images are read from there. Images of compressed tars and of other formats are
@@ -85,6 +89,14 @@ class StorageSettings(_Section):
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"{', '.join(unknown)} is no format of raw shards; there are {', '.join(known)}")
         return names
+
+    @field_validator("bundles")
+    @classmethod
+    def _can_be_bundled(cls, bundles: dict[str, int]) -> dict[str, int]:
+        known = [one.name for one in all_formats() if one.read_files is not None]
+        if unknown := [name for name in bundles if name not in known]:
+            raise ValueError(f"files of {', '.join(unknown)} cannot be bundled; those of {', '.join(known)} can")
+        return bundles
 
     def options_by_scheme(self) -> StorageOptionsByScheme:
         """Return :attr:`options` for the schemes of the two roots; other schemes have none."""

@@ -1,6 +1,6 @@
 """The declaration of a format of shard files, and the registration of built-in formats and those of plugins."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # declaring a format loads no reader
     from interleaved_assets.io.tar.writer import TarShard
 
     Read = Callable[[str, ReadOptions], Iterator[pa.Table]]
+    ReadFiles = Callable[[Sequence[str], ReadOptions], Iterator[pa.Table]]
     Write = Callable[[str, pa.Schema, StorageOptions, TarLimits], AbstractContextManager[TarShard | ParquetShard]]
     Shortfall = Callable[[str, ReadOptions], str | None]
 
@@ -42,6 +43,10 @@ class ShardFormat:
         paths: the settings of the section that name a file or folder, relative to the settings file.
         has_layout: whether ``ReadOptions.layout`` says what its files hold.
         keeps_ending: whether the key of a shard, and the name of what is converted from it, has the ending of its file.
+        only_bundled: whether its files are shards in bundles only (``storage.bundles``), and no shards by themselves.
+        read_files: yields tables of the documents of several files of one folder, all with one schema; None if they
+            cannot be bundled. A damaged file is an error of its document.
+        beside: endings of files that belong to the file with the same name before the ending, and come with it.
         can_reference: whether ``read`` heeds ``ReadOptions.by_reference``.
         shortfall: returns what shows that a file is incomplete, None if nothing does.
     """
@@ -58,6 +63,9 @@ class ShardFormat:
     has_layout: bool = False
     keeps_ending: bool = True
     can_reference: bool = False
+    only_bundled: bool = False
+    read_files: "ReadFiles | None" = None
+    beside: tuple[str, ...] = ()
     shortfall: "Shortfall" = lambda *_: None
 
 
@@ -100,8 +108,9 @@ def format_sections() -> dict[str, type[BaseModel]]:
 
 
 def shard_endings(*, writable: bool = False) -> tuple[str, ...]:
-    """Return the endings of the files of all formats, or of those that can be written."""
-    return tuple(ending for one in all_formats() if one.write or not writable for ending in one.endings)
+    """Return the endings of the files that are shards by themselves, or of those that can be written."""
+    formats = (one for one in all_formats() if not one.only_bundled and (one.write or not writable))
+    return tuple(ending for one in formats for ending in one.endings)
 
 
 def format_named(path: str, among: Collection[str] = ()) -> ShardFormat | None:

@@ -1,6 +1,6 @@
 """The format of PDF: each file a document."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.io.formats.format import ShardFormat
@@ -18,4 +18,18 @@ def _read(uri: str, options: "ReadOptions") -> "Iterator[pa.Table]":
     return read_pdf(uri, options, options.sections.get("pdf") or PdfSettings())
 
 
-PDF: Final = ShardFormat(name="pdf", endings=(".pdf",), read=_read, magic=b"%PDF-", section="pdf", settings=PdfSettings)
+def _read_files(uris: Sequence[str], options: "ReadOptions") -> "Iterator[pa.Table]":
+    from interleaved_assets.io.pdf.reader import read_pdfs
+
+    return read_pdfs(uris, options, options.sections.get("pdf") or PdfSettings())
+
+
+PDF: Final = ShardFormat(
+    name="pdf",
+    endings=(".pdf",),
+    read=_read,
+    read_files=_read_files,
+    magic=b"%PDF-",
+    section="pdf",
+    settings=PdfSettings,
+)

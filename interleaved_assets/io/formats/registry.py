@@ -8,13 +8,14 @@ from interleaved_assets.io.formats.format import (
     register_format,
     shard_endings,
 )
+from interleaved_assets.io.formats.images import IMAGES
 from interleaved_assets.io.formats.jsonl import JSONL
 from interleaved_assets.io.formats.parquet import PARQUET
 from interleaved_assets.io.formats.pdf import PDF
 from interleaved_assets.io.formats.tar import TAR
 from interleaved_assets.io.formats.warc import WARC
 
-for _built_in in (TAR, PARQUET, JSONL, WARC, PDF):
+for _built_in in (TAR, PARQUET, JSONL, WARC, PDF, IMAGES):
     register_format(_built_in)
 
 __all__ = [

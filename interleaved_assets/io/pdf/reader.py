@@ -1,7 +1,7 @@
 """Reader of PDF files: each file a document of its text in reading order, with embedded images in place."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +47,26 @@ def read_pdf(uri: str, options: ReadOptions, settings: PdfSettings) -> Iterator[
     document = _document(uri, options, settings)
     notes = Counter[str]() if options.notes is None else options.notes
     yield from block_tables([document], _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=notes)
+
+
+def read_pdfs(uris: Sequence[str], options: ReadOptions, settings: PdfSettings) -> Iterator[pa.Table]:
+    """Yield the rows of PDF files as :func:`read_pdf` does; one that cannot be read is a document with its error.
+
+    Raises:
+        StorageError: a file is missing or unreadable.
+    """
+    notes = Counter[str]() if options.notes is None else options.notes
+    documents = (_document_or_error(uri, options, settings) for uri in uris)
+    yield from block_tables(documents, _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=notes)
+
+
+def _document_or_error(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDocument:
+    try:
+        return _document(uri, options, settings)
+    except ShardError as error:
+        path = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
+        refused = row_error("unreadable_source", str(error))
+        return BlockDocument(Path(path).name, error=refused, source_ref=build_source_ref(path))
 
 
 def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDocument:

@@ -64,7 +64,7 @@ def _left_out(path: str, formats: Collection[str] = ()) -> str:
 def _other(path: str, formats: Collection[str]) -> bool:
     """Return whether the file is a shard whose key keeps the ending."""
     named = format_named(path, formats)
-    return named is not None and named.keeps_ending
+    return named is not None and named.keeps_ending and not named.only_bundled
 
 
 def is_cut(key: str) -> bool:

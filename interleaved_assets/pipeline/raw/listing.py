@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,6 +22,14 @@ from interleaved_assets.io.storage import (
     storage_errors,
 )
 from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.raw.bundles import (
+    bundle_files,
+    bundle_stamp,
+    bundle_version,
+    bundles_of,
+    find_bundle,
+    is_file,
+)
 from interleaved_assets.pipeline.raw.keys import (
     is_cut,
     is_shard,
@@ -98,12 +107,11 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         below = find_files_below(fs, root)
         found = {path: info for path, info in below.infos.items() if info["type"] != "directory"}
     start = len(root) + 1
-    shards = [
-        path[start:]
-        for path, info in found.items()
-        if (info["type"] != "other" or info.get("islink"))  # no FIFO, socket or device
-        and is_shard(path, storage.raw_formats)
-    ]
+    readable = [path[start:] for path, info in found.items() if is_file(info)]
+    bundles = bundles_of(readable, storage)
+    bundled = {path for files in bundles.values() for path in files}
+    shards = [path for path in readable if path not in bundled and is_shard(path, storage.raw_formats)]
+    shards = [path for path in shards if without_key_ending(path) not in bundles]
     # of files with one key, the preferred one comes last and so replaces the others
     by_stem = {without_key_ending(path): path for path in sorted(shards, key=preference, reverse=True)}
     files: list[tuple[RawShard, Mapping[str, Any]]] = []
@@ -111,7 +119,12 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         info = found[f"{root}/{below_root}"]
         uri = join(storage.raw_root, below_root)
         files.append((RawShard(shard_key(below_root), uri, info["size"], raw_stamp(info)), info))
-    chosen = {f"{root}/{below_root}" for below_root in by_stem.values()}
+    for path, members in bundles.items():
+        infos = {join(storage.raw_root, member): found[f"{root}/{member}"] for member in members}
+        files.append(_bundled(shard_key(path), join(storage.raw_root, path), infos))
+    if bundles:
+        files.sort(key=lambda file: file[0].uri)
+    chosen = {f"{root}/{below_root}" for below_root in (*by_stem.values(), *bundled)}
     unlisted = {
         path[start:]: str(as_storage_error(error, displayable(path), "list")) for path, error in below.refused.items()
     }
@@ -129,7 +142,8 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
         paths = [_below(known.uri, storage)]
     else:
         paths = [_cut_path(key, storage)]
-    for path in paths:
+    decoded = unquote(key, errors="surrogateescape")
+    for path in [decoded, *paths] if find_bundle(decoded, storage) else paths:
         if (found := _look_at(join(storage.raw_root, path), key, storage)) is not None:
             return found
     raise _not_there(key, storage)
@@ -144,10 +158,19 @@ def raw_shard_at(uri: str, key: str, storage: StorageSettings) -> RawShard:
 
 def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
     """Return the shard at ``uri`` as it is now; None if there is no such file."""
+    if (files := bundle_files(uri, storage)) is not None:
+        return _bundled(key, uri, files)[0]
     info = file_info(uri, storage.options)
     if info is None or info["type"] == "directory":
         return None
     return RawShard(key, uri, info["size"], raw_stamp(info), str(info.get("LastModified", "")))
+
+
+def _bundled(key: str, uri: str, files: Mapping[str, Mapping[str, Any]]) -> tuple[RawShard, Mapping[str, Any]]:
+    """Return the shard that the files of a bundle form, and the info of the newest of them with the size of all."""
+    newest = max(files.values(), key=lambda info: str(info.get("mtime") or info.get("LastModified")))
+    size = sum(int(info["size"]) for info in files.values())
+    return RawShard(key, uri, size, bundle_stamp(files)), {**newest, "name": uri, "size": size}
 
 
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
@@ -162,6 +185,8 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
     check_name(shard.uri)
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
         return known.version
+    if (of_bundle := bundle_version(shard.uri, shard.stamp, storage)) is not None:
+        return of_bundle
     return content_version(shard.uri, shard.stamp, storage.options, like=known.version if known else "")
 
 

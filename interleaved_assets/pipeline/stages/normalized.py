@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.io.formats.registry import format_by_name
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
@@ -11,6 +10,7 @@ from interleaved_assets.pipeline.checks.layout_as_expected import LAYOUT
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
+from interleaved_assets.pipeline.raw.bundles import raw_format
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import (
     Stage,
@@ -70,7 +70,7 @@ def _settings(settings: Settings) -> dict[str, object]:
 
 def _format_version(uri: str, settings: Settings) -> dict[str, str]:
     """Return the version of the format of the raw shard, with its settings."""
-    form = format_by_name(uri)
+    form = raw_format(uri, settings.storage)
     if not form.version:
         return {}
     section = settings.reading.sections().get(form.section or "")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from interleaved_assets.io.formats.registry import format_by_name
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.raw_versions import with_raw_version
 from interleaved_assets.io.rows.referenced import is_by_reference
@@ -14,6 +13,7 @@ from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.writer import check_modalities
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.pipeline.raw.bundles import bundle_files, raw_format
 from interleaved_assets.pipeline.run.counted import UNREFERENCED_IMAGES
 from interleaved_assets.pipeline.run.counts import column_facts, write_by_error_policy
 from interleaved_assets.pipeline.run.publishable import ContentCounter
@@ -32,9 +32,15 @@ def normalize(shard: ShardTask) -> Work:
     assert shard.raw is not None
     notes = Counter[str]()
     options = read_options(shard.raw.uri, shard.settings, notes)
-    form = format_by_name(shard.raw.uri)
+    form = raw_format(shard.raw.uri, shard.settings.storage)
     by_reference = form.can_reference and shard.settings.storage.image_bytes == "referenced"
-    batches = _tar_can_hold(form.read(shard.raw.uri, options._replace(by_reference=by_reference)), shard.raw.uri)
+    options = options._replace(by_reference=by_reference)
+    files = bundle_files(shard.raw.uri, shard.settings.storage)
+    if files is not None and form.read_files is not None:
+        read = form.read_files(list(files), options)
+    else:
+        read = form.read(shard.raw.uri, options)
+    batches = _tar_can_hold(read, shard.raw.uri)
     content = ContentCounter()
     first = next(batches)
     schema = first.schema

@@ -1,0 +1,1 @@
+"""Image files with captions beside them, as folders of images have them."""
