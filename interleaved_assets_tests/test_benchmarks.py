@@ -108,6 +108,18 @@ def test_text_oracle(start: Start, tmp_path: Path) -> None:
     assert "NOT" not in printed
 
 
+def test_recipes(start: Start, tmp_path: Path) -> None:
+    good_shard(tmp_path / "tars/a.tar")
+    (tmp_path / "pages").mkdir()
+    page = {"ground_truth": {"main_content": "Some words, and more of them { here }.\n\nThe end."}}
+    (tmp_path / "pages/0001.json").write_text(json.dumps(page))
+    data = [f"mine={tmp_path / 'tars'}", f"pages={tmp_path / 'pages'}"]
+    lines = start("recipes", *data, "--no-demo", "--recipe", "nemotron-cc-mm").splitlines()
+    assert "| filter | unit | mine | pages |" in lines
+    assert "| `document_words` | document | 0 of 3 (0%) | 0 of 1 (0%) |" in lines
+    assert any(line.startswith("- pages, 0001, document_words_below 11 of 20: 'Some words") for line in lines)
+
+
 def test_text_scores(start: Start) -> None:
     figures = json.loads(start("text_scores", "--megabytes", "0.05"))
     speeds = figures["speeds"]
