@@ -8,7 +8,7 @@ from typing import Any, Final
 from interleaved_assets.settings.lines import SettingLine, as_toml, setting_lines
 from interleaved_assets.settings.sections import Settings
 
-_RECOMMENDED: Final[Mapping[str, Any]] = {
+RECOMMENDED: Final[Mapping[str, Any]] = {
     "storage.image_bytes": "referenced",
     "errors.on_materialize_error": "drop_row",
     "scoring.scorers": ("sharpness", "sharpness_256", "qr", "thumbnail"),
@@ -34,7 +34,7 @@ _HEAD: Final = """\
 
 def settings_template(raw_root: str, output_root: str) -> str:
     """Return the text of a new settings file for these roots."""
-    values = {**_RECOMMENDED, "storage.raw_root": raw_root, "storage.output_root": output_root}
+    values = {**RECOMMENDED, "storage.raw_root": raw_root, "storage.output_root": output_root}
     parts = [_HEAD]
     lines = (line for line in setting_lines(Settings.model_construct()) if not line.name.startswith(_LEFT_OUT))
     for section, settings in groupby(lines, lambda line: line.name.partition(".")[0]):

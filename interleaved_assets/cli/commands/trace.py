@@ -1,6 +1,5 @@
 """``interleaved trace``: follow a sample or a final tar through the stored outputs and records."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -165,6 +164,8 @@ def show_tar(file: str | None, uri: str, *, as_json: bool) -> int:
 
 
 def _print_tar(trace: "TarTrace", out: "DataConsole") -> None:
+    import json
+
     facts = [("tar", trace.uri), ("stage", trace.stage), ("shard", trace.key), ("content", trace.content)]
     if trace.source is not None:
         facts.append(("raw shard", f"{trace.source.uri}  {trace.source.size:,} bytes  {trace.source.version}"))

@@ -1,6 +1,5 @@
 """``interleaved view``: show the documents of a shard, or of a shard file, on one HTML page."""
 
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -121,6 +120,8 @@ def _is_file(shard: str, settings_file: str | None) -> bool:
 
 
 def _shard_page(key: str, choice: "Choice", settings: "Settings") -> "DocumentPage | None":
+    from difflib import get_close_matches
+
     from interleaved_assets.cli.terminal.console import print_error, short
     from interleaved_assets.pipeline.run.stored_records import read_valid_records, recorded_stages
     from interleaved_assets.pipeline.stages.names import NORMALIZED

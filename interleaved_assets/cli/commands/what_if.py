@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -48,6 +47,8 @@ def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequenc
     interleaved what-if min_sharpness_256=80
     interleaved what-if min_clip=0.2 max_qr_area_ratio=0.1
     """
+    from dataclasses import asdict
+
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.cli.terminal.name_value import names_and_values
     from interleaved_assets.model.errors import InterleavedError

@@ -28,9 +28,10 @@ from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
+from interleaved_assets.settings.template import RECOMMENDED
 
-SCORED_WITH: Final = ScoringSettings(scorers=("sharpness", "sharpness_256", "qr", "thumbnail"))
-"""Settings of the scores that are computed for the images: those that need no model."""
+SCORED_WITH: Final = ScoringSettings(scorers=RECOMMENDED["scoring.scorers"])
+"""Settings of the scores that are computed for the images: those of a new settings file, which need no model."""
 
 
 def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage:
