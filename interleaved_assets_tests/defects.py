@@ -25,8 +25,10 @@ def lose_first_row(monkeypatch: pytest.MonkeyPatch, shard: str) -> None:
 
 def lose_first_score(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first image of each batch has no row of scores."""
-    score = score_images.score_images
-    monkeypatch.setattr(score_images, "score_images", lambda images, settings: score(images, settings).slice(1))
+    score = score_images.score_batches
+    monkeypatch.setattr(
+        score_images, "score_batches", lambda *given, **named: (scores.slice(1) for scores in score(*given, **named))
+    )
 
 
 def change_members(monkeypatch: pytest.MonkeyPatch, change: Callable[[str, str, bytes], tuple[str, bytes]]) -> None:
