@@ -187,7 +187,7 @@ class InterleavedBatch:
         return self.with_table(filter_rows(table, pc.invert(array)))
 
     def with_parsed_source_ref_columns(self, prefix: str = "_src_") -> "pd.DataFrame":
-        """Return a DataFrame with the parts of ``source_ref`` in columns ``<prefix>path`` to ``<prefix>frame_index``.
+        """Return a DataFrame with the parts of ``source_ref`` in columns ``<prefix>path`` to ``<prefix>part``.
 
         Raises:
             ValueError: a ``source_ref`` is not a JSON locator.
@@ -198,7 +198,7 @@ class InterleavedBatch:
         column = frame["source_ref"] if "source_ref" in frame.columns else [None] * len(frame)
         refs = [parse_source_ref(None if pd.isna(value) else value) for value in column]
         for number, name in enumerate(SourceRef._fields):
-            dtype = pa.string() if name in ("path", "member") else pa.int64()
+            dtype = pa.string() if name in ("path", "member", "part") else pa.int64()
             values = pa.array([ref[number] for ref in refs], dtype)
             frame[prefix + name] = pd.Series(values.to_pandas(types_mapper=pd.ArrowDtype).array, index=frame.index)
         return frame

@@ -29,7 +29,7 @@ INTERLEAVED_COLUMNS: Final = (
     Column(
         "source_ref",
         "string",
-        meaning="Where the bytes were read: JSON with path, member, byte_offset, byte_size and frame_index.",
+        meaning="Where the bytes were read: JSON with path, member, byte_offset, byte_size, frame_index and part.",
     ),
     Column(
         "materialize_error",

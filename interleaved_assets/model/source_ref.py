@@ -1,7 +1,8 @@
 """The JSON locator in the ``source_ref`` column: where a row's bytes are stored.
 
 ``path`` alone means the whole file; ``member`` selects a tar member, ``byte_offset`` and ``byte_size`` a byte range
-(the fastest), ``frame_index`` one frame of a multi-frame TIFF.
+(the fastest), ``frame_index`` one frame of a multi-frame TIFF. ``part`` is a text that only the format of the file can
+read, such as the place of a record or a cell.
 """
 
 import json
@@ -25,6 +26,7 @@ class SourceRef(NamedTuple):
     byte_offset: int | None = None
     byte_size: int | None = None
     frame_index: int | None = None
+    part: str | None = None
 
     def __getitem__(self, key: Any) -> Any:
         """Return the field with that name or index.
@@ -53,8 +55,9 @@ def build_source_ref(
     byte_offset: int | None = None,
     byte_size: int | None = None,
     frame_index: int | None = None,
+    part: str | None = None,
 ) -> str:
-    """Return the locator as JSON text; without ``frame_index`` if that is None."""
+    """Return the locator as JSON text; without ``frame_index`` and ``part`` if they are None."""
     ref: dict[str, str | int | None] = {
         "path": path,
         "member": member,
@@ -63,6 +66,8 @@ def build_source_ref(
     }
     if frame_index is not None:
         ref["frame_index"] = frame_index
+    if part is not None:
+        ref["part"] = part
     return json.dumps(ref, ensure_ascii=False)
 
 
@@ -80,7 +85,7 @@ def parse_source_ref(value: str | None) -> SourceRef:
         raise ValueError("source_ref is nested too deeply") from error
     if not isinstance(parsed, dict):
         raise ValueError(f"source_ref must be a JSON object, got {value[:80]!r}")
-    for name in ("path", "member"):
+    for name in ("path", "member", "part"):
         text = parsed.get(name)
         if not isinstance(text, str | None):
             raise ValueError(f"source_ref field {name!r} must be a string or null, got {text!r}")

@@ -76,8 +76,8 @@ class StorageSettings(_Section):
     images, with captions beside them, shards. Default none: each file is a shard."""
     image_bytes: Literal["copied", "referenced"] = "copied"
     """copied: normalized and filtered hold the bytes of images. referenced: their rows name each image in the raw tar,
-    which has to stay where it is, and images are read from there. Images of compressed tars and of other formats are
-    always copied. Final tars are the same. Default copied."""
+    or the web archive, which has to stay where it is, and images are read from there. Images of compressed tars and
+    of other formats are always copied. Final tars are the same. Default copied."""
     options: dict[str, Any] = Field(default_factory=dict)
     """fsspec storage options for both roots and for other files of their scheme: endpoint, region and other options
     that hold no secret. Default none."""

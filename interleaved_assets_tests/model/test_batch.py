@@ -239,7 +239,7 @@ def test_source_ref_parts_become_columns(batch: InterleavedBatch) -> None:
     rows = batch.to_pyarrow().set_column(6, "source_ref", pa.array(refs))
     for data in (rows, InterleavedBatch(rows).to_pandas()):
         frame = InterleavedBatch(data).with_parsed_source_ref_columns()
-        assert list(frame.columns[-5:]) == [f"_src_{name}" for name in SourceRef._fields]
+        assert list(frame.columns[-6:]) == [f"_src_{name}" for name in SourceRef._fields]
         assert frame["_src_path"].tolist()[1:3] == ["/a.tar", "/c.jpg"]
         assert frame["_src_frame_index"].isna().tolist() == [True, False, True, True, True]
         assert frame["_src_byte_size"].tolist()[1] == 2
@@ -252,4 +252,4 @@ def test_source_ref_parts_become_columns(batch: InterleavedBatch) -> None:
 
 def test_a_batch_builds_and_reads_locators() -> None:
     text = InterleavedBatch.build_source_ref("/a.tar", "b", 1, 2)
-    assert InterleavedBatch().parse_source_ref(text) == ("/a.tar", "b", 1, 2, None)
+    assert InterleavedBatch().parse_source_ref(text) == ("/a.tar", "b", 1, 2, None, None)

@@ -13,9 +13,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
 numbers = st.none() | st.integers(0, 2**63 - 1)
 
 
-@given(st.none() | texts, st.none() | texts, numbers, numbers, numbers)
-def test_built_locators_parse_back(path, member, offset, size, frame) -> None:
-    assert parse_source_ref(build_source_ref(path, member, offset, size, frame)) == (path, member, offset, size, frame)
+@given(st.none() | texts, st.none() | texts, numbers, numbers, numbers, st.none() | texts)
+def test_built_locators_parse_back(path, member, offset, size, frame, part) -> None:
+    fields = (path, member, offset, size, frame, part)
+    assert parse_source_ref(build_source_ref(*fields)) == fields
 
 
 def test_locator_json_omits_only_a_missing_frame_index() -> None:
@@ -33,9 +34,10 @@ def test_locator_json_omits_only_a_missing_frame_index() -> None:
 def test_fields_are_read_by_name_as_in_a_mapping() -> None:
     ref = parse_source_ref(build_source_ref("/a.tar", "b.tiff", 1, 2, 3))
     assert (ref["path"], ref["frame_index"], ref.get("member"), ref.get("other", 5)) == ("/a.tar", 3, "b.tiff", 5)
-    assert dict(ref) == {"path": "/a.tar", "member": "b.tiff", "byte_offset": 1, "byte_size": 2, "frame_index": 3}
+    fields = {"path": "/a.tar", "member": "b.tiff", "byte_offset": 1, "byte_size": 2, "frame_index": 3, "part": None}
+    assert dict(ref) == fields
     assert dict(parse_source_ref(None)) == dict.fromkeys(SourceRef._fields)
-    assert (ref[0], ref[-1], ref.path) == ("/a.tar", 3, "/a.tar")
+    assert (ref[0], ref[4], ref.path) == ("/a.tar", 3, "/a.tar")
     with pytest.raises(KeyError, match="other"):
         ref["other"]
 

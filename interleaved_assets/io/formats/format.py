@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # declaring a format loads no reader
 
     Read = Callable[[str, ReadOptions], Iterator[pa.Table]]
     ReadFiles = Callable[[Sequence[str], ReadOptions], Iterator[pa.Table]]
+    Fetch = Callable[[str, Sequence[str], StorageOptions, TarLimits], Iterator[tuple[str, bytes | str]]]
     Write = Callable[[str, pa.Schema, StorageOptions, TarLimits], AbstractContextManager[TarShard | ParquetShard]]
     Shortfall = Callable[[str, ReadOptions], str | None]
 
@@ -48,6 +49,8 @@ class ShardFormat:
             cannot be bundled. A damaged file is an error of its document.
         beside: endings of files that belong to the file with the same name before the ending, and come with it.
         can_reference: whether ``read`` heeds ``ReadOptions.by_reference``.
+        fetch: yields parts of a file (``SourceRef.part``), each with its bytes or a row error, in any order; None if
+            its rows have no parts.
         shortfall: returns what shows that a file is incomplete, None if nothing does.
     """
 
@@ -66,6 +69,7 @@ class ShardFormat:
     only_bundled: bool = False
     read_files: "ReadFiles | None" = None
     beside: tuple[str, ...] = ()
+    fetch: "Fetch | None" = None
     shortfall: "Shortfall" = lambda *_: None
 
 

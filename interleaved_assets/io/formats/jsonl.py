@@ -28,6 +28,7 @@ JSONL: Final = ShardFormat(
     name="jsonl",
     endings=(".jsonl", ".jsonl.gz"),
     read=_read,
+    version=2,
     section="urls",
     settings=UrlSettings,
     paths=("image_store",),

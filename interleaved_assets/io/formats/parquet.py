@@ -1,6 +1,6 @@
 """The format of Parquet: rows of the row model, or documents with lists of texts and image URLs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
@@ -37,13 +37,23 @@ def _write(
     return parquet_shard(uri, schema, storage_options=options)
 
 
+def _fetch(
+    uri: str, parts: Sequence[str], storage_options: StorageOptions, limits: "TarLimits"
+) -> Iterator[tuple[str, bytes | str]]:
+    from interleaved_assets.io.parquet.cells import fetch_cells
+
+    return fetch_cells(uri, parts, storage_options, limits)
+
+
 PARQUET: Final = ShardFormat(
     name="parquet",
     endings=(".parquet",),
     read=_read,
     write=_write,
     magic=b"PAR1",
+    version=2,
     section="urls",
     settings=UrlSettings,
     paths=("image_store",),
+    fetch=_fetch,
 )

@@ -1,14 +1,16 @@
 """The format of web archives (WARC): each page a document."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.io.formats.format import ShardFormat
+from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.io.warc.settings import WarcSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from interleaved_assets.io.storage.limits import TarLimits
     from interleaved_assets.io.tar.reader import ReadOptions
 
 
@@ -23,7 +25,16 @@ def _read(uri: str, options: "ReadOptions") -> "Iterator[pa.Table]":
         limits=options.limits,
         notes=options.notes,
         accept_incomplete=options.accept_incomplete,
+        by_reference=options.by_reference,
     )
+
+
+def _fetch(
+    uri: str, parts: Sequence[str], storage_options: StorageOptions, limits: "TarLimits"
+) -> Iterator[tuple[str, bytes | str]]:
+    from interleaved_assets.io.warc.reader import fetch_bodies
+
+    return fetch_bodies(uri, parts, storage_options, limits)
 
 
 def _shortfall(uri: str, options: "ReadOptions") -> str | None:
@@ -37,7 +48,10 @@ WARC: Final = ShardFormat(
     endings=(".warc", ".warc.gz"),
     read=_read,
     magic=b"WARC/",
+    version=2,
     section="warc",
     settings=WarcSettings,
     shortfall=_shortfall,
+    can_reference=True,
+    fetch=_fetch,
 )

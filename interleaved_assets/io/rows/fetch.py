@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from importlib import import_module
 from typing import Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
@@ -19,12 +20,13 @@ _COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".
 
 
 class Source(NamedTuple):
-    """Bytes to fetch: a range of ``path`` (``end`` exclusive), else a member of it, else the whole of it."""
+    """Bytes to fetch: a part of ``path`` by its format, else a range (``end`` exclusive), else a member, else all."""
 
     path: str
     member: str | None = None
     start: int | None = None
     end: int | None = None
+    part: str | None = None
 
 
 def is_compressed_tar(path: str) -> bool:
@@ -44,8 +46,12 @@ def fetch(
     """
     ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
     members: defaultdict[str, list[Source]] = defaultdict(list)
+    parts: defaultdict[str, list[str]] = defaultdict(list)
     result: dict[Source, BytesLike | str] = {}
     for source in sources:
+        if source.part is not None:
+            parts[source.path].append(source.part)
+            continue
         if source.member is not None:
             members[source.path].append(source)
             continue
@@ -65,7 +71,26 @@ def fetch(
         result.update(_fetch_ranges(fs, wanted, limits.max_member_bytes))
     for path, wanted_members in members.items():
         result.update(_fetch_members(path, wanted_members, storage_options, limits))
+    for path, wanted_parts in parts.items():
+        found = _fetch_parts(path, wanted_parts, storage_options, limits)
+        result.update({Source(path, part=part): data for part, data in found.items()})
     return result
+
+
+def _fetch_parts(
+    path: str, parts: Sequence[str], storage_options: StorageOptions, limits: TarLimits
+) -> dict[str, bytes | str]:
+    # the formats import this folder, so that their registry is imported by name
+    form = import_module("interleaved_assets.io.formats.registry").format_by_name(path)
+    if form.fetch is None:
+        return dict.fromkeys(parts, row_error("invalid_source_ref", f"{path}: {form.name} has no parts"))
+    found: dict[str, bytes | str] = {}
+    try:
+        found.update(form.fetch(path, parts, storage_options, limits))
+        problem = row_error("missing_member", f"{path} has no such part")
+    except (OSError, InterleavedError) as error:
+        problem = _problem(error, path)
+    return {part: found.get(part, problem) for part in parts}
 
 
 def _range(source: Source, max_member_bytes: int) -> tuple[int, int]:

@@ -57,10 +57,11 @@ def materialize(
 ) -> pa.Table:
     """Return ``table`` with ``binary_content`` filled in for image rows.
 
-    A byte range is read as such, unless it is empty and a member is named. Else a member is looked up in its tar. Else
-    the whole file is the image. With a ``frame_index`` the bytes are a TIFF, and that frame is cut out of it, pixels
-    unchanged. If they are an image of another type, that image is frame 0, and the row gets its ``content_type``. Bytes
-    that several rows share are fetched once; ranges and whole files take one ``cat_ranges`` call per filesystem.
+    A part is read by the format of its file, a byte range as such, unless it is empty and a member is named. Else a
+    member is looked up in its tar. Else the whole file is the image. With a ``frame_index`` the bytes are a TIFF, and
+    that frame is cut out of it, pixels unchanged. If they are an image of another type, that image is frame 0, and the
+    row gets its ``content_type``. Bytes that several rows share are fetched once; ranges and whole files take one
+    ``cat_ranges`` call per filesystem.
 
     A row that cannot be filled gets a ``materialize_error`` and null bytes; a row that is filled loses the error of an
     earlier fetch. Rows with any other error are left as they are.
@@ -206,13 +207,13 @@ def bytes_to_fetch(table: pa.Table) -> np.ndarray:
     Bytes that several rows share are fetched once, and count for the first of these rows; the rows may then take more.
     """
     sizes = np.zeros(table.num_rows, np.int64)
-    seen: set[tuple[str | None, str | None, int | None]] = set()
+    seen: set[tuple[str | int | None, ...]] = set()
     for row in np.flatnonzero(_rows_to_fill(table, only_missing=True)).tolist():
         try:
             ref = parse_source_ref(table["source_ref"][row].as_py())
         except ValueError:
             continue  # materialize reports it
-        source = (ref.path, ref.member, ref.byte_offset)
+        source = (ref.path, ref.member, ref.byte_offset, ref.part)
         if source not in seen:
             seen.add(source)
             sizes[row] = ref.byte_size or _GUESSED_BYTES
@@ -261,6 +262,8 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
         allowed[path] = check_allowed(path, allowed_roots)
     if not allowed[path]:
         return row_error("forbidden_path", f"{path} is not below {', '.join(allowed_roots) or 'any allowed root'}")
+    if ref.part is not None:
+        return Source(path, part=ref.part), ref.frame_index
     # an empty range beside a member's name means that the range is not known
     by_name = ref.member and (ref.byte_size == 0 or is_compressed_tar(path))
     if ref.byte_offset is not None and ref.byte_size is not None and not by_name:

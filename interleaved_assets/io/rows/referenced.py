@@ -1,6 +1,7 @@
 """Rows by reference: the images of a raw tar that rows name by locator and size, read when they are needed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,8 @@ from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.rows.batches import binary_column, binary_views, row_bytes, split_samples
 from interleaved_assets.io.rows.raw_versions import without_raw_versions
+from interleaved_assets.io.storage import StorageOptions
+from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE
@@ -32,7 +35,29 @@ def image_bytes(table: pa.Table) -> pa.ChunkedArray:
     return pc.coalesce(sizes, table[BINARY_SIZE].cast(pa.int64())) if is_by_reference(table.schema) else sizes
 
 
-def fill_referenced(tables: Iterable[pa.Table], tar: TarSource, max_batch_bytes: int) -> Iterator[pa.Table]:
+class PartImages(NamedTuple):
+    """The images of a raw shard whose locators have a part, which :attr:`.ShardFormat.fetch` reads."""
+
+    uri: str
+    fetch: Callable[[str, Sequence[str], StorageOptions, TarLimits], Iterable[tuple[str, bytes | str]]]
+    storage_options: StorageOptions
+    limits: TarLimits
+
+    def pieces_of(self, refs: Iterable[SourceRef]) -> Iterator[Sequence[Content]]:
+        """Yield the bytes of each image; raises ValueError if a locator leads to none."""
+        wanted = list(refs)
+        parts = list(dict.fromkeys(ref.part for ref in wanted if ref.part is not None))
+        found = dict(self.fetch(self.uri, parts, self.storage_options, self.limits))
+        for ref in wanted:
+            content = found.get(ref.part or "", "the locator has no part of the file")
+            if isinstance(content, str):
+                raise ValueError(content)
+            yield [content]
+
+
+def fill_referenced(
+    tables: Iterable[pa.Table], tar: TarSource | PartImages, max_batch_bytes: int
+) -> Iterator[pa.Table]:
     """Yield ``tables`` with the bytes of their images, as if they had been copied, and without :data:`BINARY_SIZE`.
 
     Images are read in the order of the rows, which is that of the tar. A table ends before the sample that would exceed
@@ -40,7 +65,8 @@ def fill_referenced(tables: Iterable[pa.Table], tar: TarSource, max_batch_bytes:
 
     Args:
         tables: rows of whole samples with ``source_ref`` and :data:`BINARY_SIZE`.
-        tar: the uncompressed tar that the locators name. Its path may be another one by now.
+        tar: the uncompressed tar, or the file of another format, that the locators name. Its path may be another one by
+            now.
 
     Raises:
         ShardError: a locator does not lead to an image of the stated size.
@@ -51,7 +77,7 @@ def fill_referenced(tables: Iterable[pa.Table], tar: TarSource, max_batch_bytes:
             yield _filled(part, tar)
 
 
-def _filled(table: pa.Table, tar: TarSource) -> pa.Table:
+def _filled(table: pa.Table, tar: TarSource | PartImages) -> pa.Table:
     place = table.column_names.index("binary_content")
     column = table["binary_content"]
     contents: list[Sequence[Content] | None] = [None] * table.num_rows
@@ -59,11 +85,12 @@ def _filled(table: pa.Table, tar: TarSource) -> pa.Table:
         contents = [None if view is None else [view] for view in binary_views(column)]
     sizes = table[BINARY_SIZE].to_pylist()
     locators = table["source_ref"]
-    frames = _Frames(tar)
-    for row in np.flatnonzero(np.asarray(table[BINARY_SIZE].is_valid())).tolist():
+    images = tar if isinstance(tar, PartImages) else _Frames(tar)
+    rows = np.flatnonzero(np.asarray(table[BINARY_SIZE].is_valid())).tolist()
+    found = images.pieces_of(parse_source_ref(locators[row].as_py()) for row in rows)
+    for row in rows:
         try:
-            ref = parse_source_ref(locators[row].as_py())
-            pieces = frames.pieces(ref)
+            pieces = next(found)
         except ValueError as error:
             raise _not_there(table, row, tar, str(error)) from error
         if (size := sum(map(len, pieces))) != sizes[row]:
@@ -73,7 +100,7 @@ def _filled(table: pa.Table, tar: TarSource) -> pa.Table:
     return without_raw_versions(table.drop_columns([BINARY_SIZE]))
 
 
-def _not_there(table: pa.Table, row: int, tar: TarSource, reason: str) -> ShardError:
+def _not_there(table: pa.Table, row: int, tar: TarSource | PartImages, reason: str) -> ShardError:
     sample, position = table["sample_id"][row].as_py(), table["position"][row].as_py()
     return ShardError(
         f"{tar.uri} does not hold the image of sample {sample!r}, position {position}: {reason}. The rows name another "
@@ -90,7 +117,11 @@ class _Frames:
         self._tiff: BlockReader
         self._found: list[TiffFrame] = []
 
-    def pieces(self, ref: SourceRef) -> Sequence[Content]:
+    def pieces_of(self, refs: Iterable[SourceRef]) -> Iterator[Sequence[Content]]:
+        """Yield the pieces of each image; raises ValueError if a locator leads to none."""
+        return map(self._pieces, refs)
+
+    def _pieces(self, ref: SourceRef) -> Sequence[Content]:
         """Return the parts of an image; raises ValueError if the locator leads to none."""
         if ref.byte_offset is None or ref.byte_size is None:
             raise ValueError("the locator has no range")

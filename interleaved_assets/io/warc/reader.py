@@ -5,7 +5,7 @@ import binascii
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Final
 from urllib.parse import unquote_to_bytes
 
@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import IMAGE_URL, Block, BlockDocument, block_schema, block_tables
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
-from interleaved_assets.io.storage import StorageOptions, local_copy
+from interleaved_assets.io.storage import StorageOptions, is_local, local_copy, local_path, open_input
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
 from interleaved_assets.io.warc.html import decode_html, excess
 from interleaved_assets.io.warc.main_content import choose_main
 from interleaved_assets.io.warc.page import PageBlock, parse_page
 from interleaved_assets.io.warc.settings import WarcSettings
+from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import IncompleteShard, row_error
 from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import build_source_ref
@@ -47,6 +48,7 @@ def read_warc(
     limits: TarLimits = LIMITS,
     notes: Counter[str] | None = None,
     accept_incomplete: bool = True,
+    by_reference: bool = False,
 ) -> Iterator[pa.Table]:
     """Yield tables of whole documents from a web archive (WARC, plain or gzip), all with :func:`warc_schema`.
 
@@ -63,6 +65,8 @@ def read_warc(
         limits: ``max_member_bytes`` bounds an image, ``max_sample_bytes`` the images of a page together.
         notes: counts of irregularities that are no row's error, by kind.
         accept_incomplete: read an archive that is cut or damaged as far as possible.
+        by_reference: images of the archive get :data:`.BINARY_SIZE` and a locator instead of their bytes, which
+            :func:`~interleaved_assets.io.rows.referenced.fill_referenced` reads later.
 
     Raises:
         StorageError: the archive is missing or unreadable.
@@ -83,8 +87,31 @@ def read_warc(
         if not index.pages:
             logger.warning("%s: there is no page in it", uri)
         with path.open("rb") as file:
-            reading = _Reading(file, index, settings or WarcSettings(), limits, without_credentials(uri), notes)
-            yield from block_tables(reading.documents(), _columns(), max_batch_bytes=max_batch_bytes, notes=notes)
+            place = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
+            reading = _Reading(file, index, settings or WarcSettings(), limits, place, notes, by_reference=by_reference)
+            columns = _columns()
+            if by_reference:
+                columns = columns.append(pa.field(BINARY_SIZE, pa.uint64()))
+            yield from block_tables(reading.documents(), columns, max_batch_bytes=max_batch_bytes, notes=notes)
+
+
+def fetch_bodies(
+    uri: str, parts: Sequence[str], storage_options: StorageOptions, limits: TarLimits
+) -> Iterator[tuple[str, bytes | str]]:
+    """Yield the decoded bodies of records, or row errors; a part is the offset of a record, as text."""
+    with open_input(uri, storage_options) as file:
+        for part in sorted(parts):
+            if not (part.isascii() and part.isdigit()):
+                yield part, row_error("invalid_source_ref", f"part {part[:40]!r} is no offset of a record in {uri}")
+                continue
+            _, content, wrong = read_body(file, int(part), limits.max_member_bytes + 1)
+            if wrong is not None:
+                yield part, row_error("unreadable_source", f"record at {part} of {uri}: {wrong}")
+            elif len(content) > limits.max_member_bytes:
+                too_large = f"record at {part} of {uri}: over max_member_bytes {limits.max_member_bytes}"
+                yield part, row_error("member_too_large", too_large)
+            else:
+                yield part, content
 
 
 def warc_shortfall(uri: str, storage_options: StorageOptions = None) -> str | None:
@@ -108,9 +135,11 @@ class _Reading:
         limits: TarLimits,
         path: str,
         notes: Counter[str],
+        *,
+        by_reference: bool,
     ) -> None:
         self._file, self._index, self._settings, self._limits, self._path = file, index, settings, limits, path
-        self._notes = notes
+        self._notes, self._by_reference = notes, by_reference
 
     def documents(self) -> Iterator[BlockDocument]:
         for place in self._index.pages:
@@ -153,7 +182,7 @@ class _Reading:
                 found.append(Block("text", block.text))
             elif (image := self._image(block, self._limits.max_sample_bytes - filled)) is not None:
                 found.append(image)
-                filled += len(image.content or b"")
+                filled += len(image.content or b"") or image.fields.get(BINARY_SIZE, 0)
         return found
 
     def _image(self, block: PageBlock, room: int) -> Block | None:
@@ -175,6 +204,10 @@ class _Reading:
             content = None
         elif content is None:
             error = row_error("image_not_in_archive", f"{where}: {problem}" if problem else where)
+        if self._by_reference and content is not None and url:
+            of_archive = {**fields, BINARY_SIZE: len(content)}
+            ref = build_source_ref(self._path, part=str(self._index.images[url]))
+            return Block("image", None, None, kind, url, None, of_archive, ref)
         return Block("image", None, content, kind, url or None, error, fields)
 
     def _archived(self, url: str) -> tuple[bytes | None, str]:

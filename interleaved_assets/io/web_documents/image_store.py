@@ -1,30 +1,38 @@
-"""The images of a store by their URL: the tars that img2dataset writes, each with a Parquet file of URLs and keys."""
+"""The images of a store by their URL or SHA-256, as img2dataset writes them: in tars, or in the Parquet files."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.archive.source import open_tar
+from interleaved_assets.io.parquet.cells import cell_part
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
-from interleaved_assets.io.storage import StorageOptions, exists, find_files, folders_of
+from interleaved_assets.io.storage import exists, find_files, folders_of
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.model.source_ref import build_source_ref
 
-_COLUMNS = ("url", "key")
-_STEP_BYTES = 2**26
+_NAMES: Final = ("url", "sha256")
+"""Columns of what documents may name an image by."""
+_KEY: Final = "key"
+_STATUS: Final = ("status",)
+_HASH: Final = "sha256:"
+_STEP_BYTES: Final = 2**26
 
 
 def find_images(store: str, urls: Collection[str], options: ReadOptions) -> dict[str, str]:
     """Return the locator of each of ``urls`` that the store has an image for; of several copies, the first.
 
-    Only the columns ``url`` and ``key`` of the Parquet files are read, and the headers of the tars that have images.
+    Only the columns with names and keys of the Parquet files are read, and the headers of the tars that have images.
 
     Args:
-        store: folder or URL with ``<name>.tar`` and ``<name>.parquet``, in any depth.
-        urls: the URLs that documents name.
+        store: folder or URL with ``<name>.parquet``, in any depth, and beside it ``<name>.tar`` with the images, unless
+            a column of the Parquet file has their bytes.
+        urls: the URLs that documents name, or the SHA-256 of images in hex, with ``sha256:`` before it or without.
         options: the options of the storage, and the limits of a tar.
 
     Raises:
@@ -32,25 +40,17 @@ def find_images(store: str, urls: Collection[str], options: ReadOptions) -> dict
         ShardError: a Parquet file has not the columns of img2dataset, or is damaged.
     """
     storage_options = options.storage_options
-    wanted = pa.array(sorted(urls), pa.string())
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for url in urls:
+        by_name[url.removeprefix(_HASH)].append(url)
+    wanted = pa.array(sorted(by_name), pa.string())
     found: dict[str, str] = {}
     if not len(wanted):
         return found
     for file in find_files(store, (".parquet",), storage_options):
-        keys = {key: url for url, key in _stored(file.uri, wanted, storage_options) if url not in found}
-        if not keys:
-            continue
-        tar = f"{file.uri.removesuffix('.parquet')}.tar"
-        if not exists(tar, storage_options):
-            raise StorageError(
-                f"{tar} is missing, and {file.uri} in reading.urls.image_store names images in it: fetch the tar "
-                "again, or take the Parquet file out of the store"
-            )
-        with open_tar(tar, storage_options, by_ranges=True, limits=options.limits) as source:
-            for member in source.index.members:
-                key, _, extension = member.name.rpartition("/")[2].partition(".")
-                if key in keys and f".{extension.lower()}" in IMAGE_EXTENSIONS:
-                    found.setdefault(keys[key], build_source_ref(tar, member.name, member.offset, member.size))
+        for name, locator in _images_of(file.uri, wanted, found.keys(), options):
+            for url in by_name[name]:
+                found.setdefault(url, locator)
     return found
 
 
@@ -62,15 +62,48 @@ def with_images(table: pa.Table, uri: str, options: ReadOptions, store: str | No
     return options._replace(allowed_roots=[*roots, store]).filled(table, uri)
 
 
-def _stored(uri: str, wanted: pa.Array, storage_options: StorageOptions) -> Iterator[tuple[str, str]]:
-    """Yield URL and key of each of the ``wanted`` URLs in the Parquet file of one tar."""
-    with open_parquet(uri, storage_options) as source:
-        if missing := [name for name in _COLUMNS if name not in source.schema.names]:
+def _images_of(uri: str, wanted: pa.Array, known: Collection[str], options: ReadOptions) -> Iterator[tuple[str, str]]:
+    """Yield name and locator of each wanted image that one Parquet file of the store names."""
+    with open_parquet(uri, options.storage_options) as source:
+        schema = source.schema
+        names = [name for name in _NAMES if name in schema.names]
+        content = next((one.name for one in schema if f".{one.name}" in IMAGE_EXTENSIONS and _is_bytes(one.type)), None)
+        if not names or (content is None and _KEY not in schema.names):
+            lacking = [name for name in (_NAMES[0], _KEY) if name not in schema.names]
             raise ShardError(
-                f"{uri} is not a list of images as img2dataset writes it: it lacks the columns {', '.join(missing)}. "
+                f"{uri} is not a list of images as img2dataset writes it: it lacks the columns {', '.join(lacking)}. "
                 "Take it out of reading.urls.image_store."
             )
-        for table in source.rows(_COLUMNS, _STEP_BYTES):
-            urls, keys = (table[name].cast(pa.string()) for name in _COLUMNS)
-            here = pc.is_in(urls, wanted)
-            yield from zip(urls.filter(here).to_pylist(), keys.filter(here).to_pylist(), strict=True)
+        keys: dict[str, str] = {}
+        first = 0
+        for table in source.rows({*names, *([] if content else [_KEY]), *_STATUS}, _STEP_BYTES):
+            for name in names:
+                column = table[name].cast(pa.string())
+                here = pc.indices_nonzero(pc.fill_null(pc.is_in(column, wanted), False)).to_pylist()
+                for row, value in zip(here, column.take(pa.array(here, pa.int64())).to_pylist(), strict=True):
+                    if value in known:
+                        continue
+                    if content is None:
+                        keys[table[_KEY][row].as_py()] = value
+                    elif "status" not in table.column_names or table["status"][row].as_py() == "success":
+                        yield value, build_source_ref(uri, part=cell_part(content, first + row))
+            first += table.num_rows
+    if keys:
+        yield from _members_of(f"{uri.removesuffix('.parquet')}.tar", uri, keys, options)
+
+
+def _members_of(tar: str, uri: str, keys: dict[str, str], options: ReadOptions) -> Iterator[tuple[str, str]]:
+    if not exists(tar, options.storage_options):
+        raise StorageError(
+            f"{tar} is missing, and {uri} in reading.urls.image_store names images in it: fetch the tar again, or take "
+            "the Parquet file out of the store"
+        )
+    with open_tar(tar, options.storage_options, by_ranges=True, limits=options.limits) as source:
+        for member in source.index.members:
+            key, _, extension = member.name.rpartition("/")[2].partition(".")
+            if key in keys and f".{extension.lower()}" in IMAGE_EXTENSIONS:
+                yield keys[key], build_source_ref(tar, member.name, member.offset, member.size)
+
+
+def _is_bytes(dtype: pa.DataType) -> bool:
+    return pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype)

@@ -1,9 +1,11 @@
 """Images that rows of a stage name in their raw shard, read from that raw shard and from no other."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.raw.bundles import raw_format
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, raw_content_version
 from interleaved_assets.settings import StorageSettings
 
@@ -35,11 +37,18 @@ def with_raw_images(
         ShardError: its content is not that of ``source``, or changed while it was read.
     """
     from interleaved_assets.io.archive.source import open_tar  # declaring a stage reads nothing
-    from interleaved_assets.io.rows.referenced import fill_referenced
+    from interleaved_assets.io.rows.referenced import PartImages, fill_referenced
+    from interleaved_assets.io.storage.limits import LIMITS
 
     raw = judged_raw_shard(key, source, storage)
-    with open_tar(raw.uri, storage.options, by_ranges=few) as tar:
-        yield from fill_referenced(tables, tar, min(max_batch_bytes, _PART_BYTES))
+    limit = min(max_batch_bytes, _PART_BYTES)
+    if (fetch := raw_format(raw.uri, storage).fetch) is not None:
+        # that an image is within the limits was checked when its row was made
+        limits = LIMITS._replace(max_member_bytes=sys.maxsize - 1)
+        yield from fill_referenced(tables, PartImages(raw.uri, fetch, storage.options, limits), limit)
+    else:
+        with open_tar(raw.uri, storage.options, by_ranges=few) as tar:
+            yield from fill_referenced(tables, tar, limit)
     now = find_raw_shard(key, storage, source)
     if (now.stamp, now.uploaded) != (raw.stamp, raw.uploaded):
         raise ShardError(f"shard {key}: {raw.uri} changed while its images were read; materialize it again")

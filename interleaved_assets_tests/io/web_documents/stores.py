@@ -1,5 +1,6 @@
 """A store of images as img2dataset writes it, and documents that name its images by URL."""
 
+import hashlib
 import io
 import json
 import tarfile
@@ -12,6 +13,9 @@ import pyarrow.parquet as pq
 from interleaved_assets_tests.documents import sharp_image
 
 SITE = "https://example.org"
+_PARQUET_STORE = pa.schema(
+    [("url", pa.string()), ("key", pa.string()), ("status", pa.string()), ("jpg", pa.binary()), ("sha256", pa.string())]
+)
 
 
 def image_url(number: int) -> str:
@@ -37,6 +41,23 @@ def write_store(folder: Path, *shards: list[int]) -> dict[str, bytes]:
             # a download that failed has a row and no members
             rows.append({"url": f"{SITE}/gone.jpg", "key": f"{number:05d}9999", "status": "failed_to_download"})
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{number:05d}.parquet")
+    return found
+
+
+def write_parquet_store(folder: Path, *shards: list[int]) -> dict[str, bytes]:
+    """Write a store as img2dataset does with ``output_format="parquet"``; return the bytes of images by URL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, bytes] = {}
+    for number, images in enumerate(shards):
+        rows: list[dict[str, Any]] = [
+            {"url": f"{SITE}/gone.jpg", "key": "9", "status": "failed_to_download", "jpg": None}
+        ]
+        for image in images:
+            found[image_url(image)] = content = sharp_image(image)
+            digest = hashlib.sha256(content).hexdigest()
+            rows.append({"url": image_url(image), "key": "1", "status": "success", "jpg": content, "sha256": digest})
+        table = pa.Table.from_pylist(rows, schema=_PARQUET_STORE)
+        pq.write_table(table, folder / f"{number:05d}.parquet", row_group_size=2)
     return found
 
 

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from interleaved_assets.io import materialize
 from interleaved_assets.io.formats.registry import JSONL
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.layout import ShardLayout
@@ -14,9 +16,9 @@ from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.web_documents import jsonl
 from interleaved_assets.io.web_documents.jsonl import read_jsonl
 from interleaved_assets.io.web_documents.settings import UrlSettings
-from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError
-from interleaved_assets.model.source_ref import parse_source_ref
-from interleaved_assets_tests.io.web_documents.stores import SITE, image_url, lines, write_store
+from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError, error_code
+from interleaved_assets.model.source_ref import build_source_ref, parse_source_ref
+from interleaved_assets_tests.io.web_documents.stores import SITE, image_url, lines, write_parquet_store, write_store
 
 
 def read(path: Path, store: Path | None = None, **options: Any) -> pa.Table:
@@ -231,3 +233,37 @@ def test_a_signed_url_is_no_part_of_an_id_or_a_locator(tmp_path: Path, monkeypat
     table = pa.concat_tables(read_jsonl(signed, ReadOptions(), UrlSettings()))
     assert table["sample_id"].unique().to_pylist() == ["a.jsonl:1"]
     assert parse_source_ref(table["source_ref"][0].as_py()).path == "https://a.example/a.jsonl"
+
+
+def test_images_of_a_store_in_parquet_are_found_by_url_and_by_hash(tmp_path: Path) -> None:
+    images = write_parquet_store(tmp_path / "store", [1, 2, 3], [4])
+    third, fourth = (hashlib.sha256(images[image_url(number)]).hexdigest() for number in (3, 4))
+    names = [image_url(2), third, f"sha256:{fourth}", f"{SITE}/gone.jpg", image_url(2)]
+    document = {"texts": [None] * 5, "images": names}
+    rows = read(written(tmp_path / "a.jsonl", document), tmp_path / "store").to_pylist()
+    assert [row["binary_content"] for row in rows[1:]] == [
+        *(images[image_url(number)] for number in (2, 3, 4)), None, images[image_url(2)],
+    ]  # fmt: skip
+    assert rows[4]["materialize_error"] == f"image_not_in_store: {SITE}/gone.jpg"
+    assert parse_source_ref(rows[1]["source_ref"]).part == "2:jpg"
+    (tmp_path / "store/00001.parquet").unlink()
+    lazily = read(written(tmp_path / "a.jsonl", document), tmp_path / "store", materialize=False)
+    filled = materialize(lazily, allowed_roots=[str(tmp_path)])
+    assert filled["binary_content"][1].as_py() == images[image_url(2)]
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        ("9:jpg", "missing_member"),
+        ("0:jpg", "missing_member"),
+        ("x:jpg", "invalid_source_ref"),
+        ("0:url", "missing_member"),
+    ],
+)
+def test_a_cell_that_is_none_is_an_error_of_its_row(part: str, error: str, tmp_path: Path) -> None:
+    write_parquet_store(tmp_path / "store", [1])
+    ref = build_source_ref(str(tmp_path / "store/00000.parquet"), part=part)
+    rows = pa.table({"sample_id": ["a"], "position": [0], "modality": ["image"], "source_ref": [ref]})
+    filled = materialize(rows, allowed_roots=[str(tmp_path)])
+    assert error_code(filled["materialize_error"][0].as_py()) == error

@@ -126,7 +126,7 @@ def test_of_a_new_version_of_a_reader_the_shards_of_its_format_alone_are_stale(t
     for key in ("a", "a.parquet"):
         through(settings, key)
     assert states(settings) == {"a": "complete", "a.parquet": "complete"}
-    with in_place_of(PARQUET, replace(PARQUET, version=2)):
+    with in_place_of(PARQUET, replace(PARQUET, version=PARQUET.version + 1)):
         assert states(settings) == {"a": "complete", "a.parquet": "normalized stale: reading.parquet changed"}
         assert not take_through(stage_dag(settings)["normalized"], "a.parquet", settings).unchanged
         assert states(settings)["a.parquet"] == "complete"
@@ -292,3 +292,36 @@ def test_a_pdf_file_goes_through_the_chain_with_its_pages_as_it_is_set(tmp_path:
     settings = project(tmp_path, "[reading.pdf]\npage_images = true\n")
     assert states(settings) == {"a.pdf": "normalized stale: reading.pdf changed"}
     assert through(settings, "a.pdf").counts_in.images == 6
+
+
+def test_images_of_a_web_archive_by_reference_give_the_same_tar(tmp_path: Path) -> None:
+    words = "Words enough to make this paragraph the main content of the page. " * 4
+    pages = []
+    for number in range(3):
+        html = f"<main><p>{words}</p><img src='/{number}.png'><img src='/gone.png'></main>"
+        pages.append(warc_page(f"https://a.example/{number}/", html))
+        pages.append(warc_image(f"https://a.example/{number}.png", sharp_image(number)))
+    tars = {}
+    for how in ("copied", "referenced"):
+        folder = tmp_path / how
+        folder.mkdir()
+        settings = project(folder, f'image_bytes = "{how}"\n')
+        write_warc(folder / "raw/a.warc.gz", pages)
+        record = through(settings, "a.warc.gz")
+        assert record.counts_out.images == 3
+        assert states(settings) == {"a.warc.gz": "complete"}
+        tars[how] = (folder / "out/tars/a.warc.gz.tar").read_bytes()
+    assert tars["copied"] == tars["referenced"]
+    rows = pq.read_table(tmp_path / "referenced/out/normalized/a.warc.gz.parquet").to_pylist()
+    assert [row["binary_content"] for row in rows if row["modality"] == "image"] == [None] * 3
+    # the library fills them from the archive, and only from this content of it
+    normalized = str(tmp_path / "referenced/out/normalized/a.warc.gz.parquet")
+    filled = pa.concat_tables(read_shard(normalized, allowed_roots=[str(tmp_path)]))
+    assert [row for row in filled["binary_content"].to_pylist() if row] == [sharp_image(number) for number in range(3)]
+    write_warc(tmp_path / "referenced/raw/a.warc.gz", [pages[0]])
+    settings = project(
+        tmp_path / "referenced",
+        'image_bytes = "referenced"\n[scoring]\nscorers = ["sharpness", "sharpness_256", "qr"]\n',
+    )
+    with pytest.raises(ShardError, match="is not the raw shard that normalized was made from"):
+        take_through(stage_dag(settings)["image_scores"], "a.warc.gz", settings)
