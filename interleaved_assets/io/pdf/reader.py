@@ -99,7 +99,8 @@ def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDoc
                 error = row_error("sample_too_large", f"page {read}: raise max_sample_bytes")
                 break
             if "error" in head:
-                blocks.append(Block("text", error=row_error("unreadable_page", f"page {read}: {head['error']}")))
+                problem = row_error("unreadable_page", f"page {read}: {head['error']}")
+                blocks.append(Block("text", error=problem, fields={"page": read}))
             elif not head["has_text"]:
                 without_text.append(read)
             blocks += [_block(block, contents, read, options) for block in found]

@@ -66,6 +66,8 @@ def _sides(item: Any, matrix: Matrix) -> Iterator[Box]:
         raw.FPDFPathSegment_GetPoint(segment, byref(x), byref(y))
         point = matrix.point(x.value, y.value)
         kind = raw.FPDFPathSegment_GetType(segment)
+        if kind == raw.FPDF_SEGMENT_BEZIERTO:
+            return  # a drawing
         if kind == raw.FPDF_SEGMENT_MOVETO:
             start = point
         elif kind == raw.FPDF_SEGMENT_LINETO:

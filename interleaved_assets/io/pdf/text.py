@@ -2,32 +2,46 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from ctypes import byref
+from collections.abc import Sequence
+from ctypes import byref, c_double
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.layout import Box, Line
 from interleaved_assets.io.pdf.objects import Matrix
 
-_WRAPPED: Final = ("\ufffe", "\x02")
+_WRAPPED: Final = (0xFFFE, 0x02)
 """What PDFium writes for a hyphen at the end of a line; no line end follows."""
-_APART: Final = 1.0
+_ENDS: Final = (0x0A, 0x0D, *_WRAPPED)
+_SPACES: Final = tuple(code for code in range(0x3001) if chr(code).isspace() and code not in _ENDS)
+_APART: Final = 0.7
 """Distance of two characters from which on they are no run, as a multiple of their height."""
 _SHIFTED: Final = 0.6
 """Distance of the middles of two characters from which on they stand in different lines, likewise."""
+_SAME: Final = 0.2
+"""Distance of the baselines of two runs of one line, at most, likewise."""
 _MOST_CHARACTERS: Final = 1_000_000
 """Characters of a page that are read."""
 _RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _PRESENTATION: Final = re.compile(r"[\ufb00-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]+")
 
 
-class _Character(NamedTuple):
-    text: str
-    box: Box | None
-    """None for a space."""
+class _Characters(NamedTuple):
+    """Characters of a page without line ends and what has no meaning."""
+
+    codes: np.ndarray
+    """Code points."""
+    boxes: np.ndarray
+    """Left, bottom, right and top of each."""
+    places: np.ndarray
+    """Number of each on the page."""
+    lines: np.ndarray
+    """Number of its line."""
+    wrapped: frozenset[int]
+    """Lines that end with a hyphen."""
 
 
 def page_runs(text_page: Any, turn: Matrix, rules: Sequence[Box] = ()) -> list[Line]:
@@ -38,86 +52,135 @@ def page_runs(text_page: Any, turn: Matrix, rules: Sequence[Box] = ()) -> list[L
         turn: the map of :func:`.page_matrix`.
         rules: upright lines; no run crosses them.
     """
-    runs: list[Line] = []
-    pending: list[_Character] = []
-
-    def end(*, is_wrapped: bool = False) -> None:
-        cleaned = " ".join(_logical(pending).split())
-        boxes = [character.box for character in pending if character.box is not None]
-        pending.clear()
-        if cleaned and boxes:
-            lefts, bottoms, rights, tops = zip(*boxes, strict=True)
-            middle = len(boxes) // 2  # what is raised or lowered, or larger, as in formulas, does not move the line
-            box = Box(min(lefts), sorted(bottoms)[middle], max(rights), sorted(tops)[middle])
-            runs.append(Line(f"{cleaned}-" if is_wrapped else cleaned, box))
-
-    last: Box | None = None
-    for character in _characters(text_page, turn):
-        if character.text in ("\r", "\n"):
-            end()
-            last = None
-        elif character.text in _WRAPPED:
-            end(is_wrapped=True)
-            last = None
-        elif character.box is None:
-            pending.append(character)
-        else:
-            if last is not None and (_is_apart(last, character.box) or _is_parted(last, character.box, rules)):
-                end()
-            pending.append(character)
-            last = character.box
-    end()
-    return runs
+    found = _characters(text_page, turn)
+    drawn = np.flatnonzero(~np.isin(found.codes, _SPACES))
+    if not len(drawn):
+        return []
+    begins = np.append(0, np.flatnonzero(_is_apart(found.boxes[drawn], found.lines[drawn], rules)) + 1)
+    runs: list[_Run] = []
+    for begin, end in zip(begins, np.append(begins[1:], len(drawn)), strict=True):
+        first, last = drawn[begin], drawn[end - 1]
+        text = _text(found.codes[first : last + 1], found.boxes[first : last + 1])
+        runs.append(_Run(text, found.boxes[drawn[begin:end]], int(found.places[first]), int(found.lines[first])))
+    lines: list[Line] = []
+    for number, line in groupby(runs, key=lambda run: run.line):
+        lines += _with_one_height(list(line), text_page, turn, is_wrapped=number in found.wrapped)
+    return lines
 
 
-def _characters(text_page: Any, turn: Matrix) -> Iterator[_Character]:
-    handle, box, is_turned = text_page.raw, raw.FS_RECTF(), turn != Matrix()
-    unicode_of, box_of, space = raw.FPDFText_GetUnicode, raw.FPDFText_GetLooseCharBox, byref(box)
-    high = 0
-    for at in range(min(raw.FPDFText_CountChars(handle), _MOST_CHARACTERS)):
-        code = unicode_of(handle, at)
-        if 0xD800 <= code < 0xDC00:
-            high = code
-            continue
-        if 0xDC00 <= code < 0xE000:
-            code = 0x10000 + (high - 0xD800) * 0x400 + code - 0xDC00 if high else 0xFFFD
-        high = 0
-        character = chr(code) if code < 0x110000 else "\ufffd"
-        if character.isspace() or character in _WRAPPED:
-            yield _Character(character, None)
-        elif code >= 0x20 and not 0x7F <= code < 0xA0 and box_of(handle, at, space):
-            found = Box(box.left, box.bottom, box.right, box.top)
-            yield _Character(character, turn.box(found) if is_turned else found)
+class _Run(NamedTuple):
+    text: str
+    boxes: np.ndarray
+    place: int
+    """Number of its first character on the page."""
+    line: int
 
 
-def _is_apart(last: Box, box: Box) -> bool:
-    height = max(last.height, box.height, 1e-6)
-    across = max(box.left - last.right, last.left - box.right)
-    return across > _APART * height or abs(last.middle - box.middle) > _SHIFTED * height
+def _characters(text_page: Any, turn: Matrix) -> _Characters:
+    handle = text_page.raw
+    count = max(min(raw.FPDFText_CountChars(handle), _MOST_CHARACTERS), 0)
+    unicode_of, box_of = raw.FPDFText_GetUnicode, raw.FPDFText_GetLooseCharBox
+    codes = np.array([unicode_of(handle, at) for at in range(count)], np.uint32)
+    found = (raw.FS_RECTF * count)()
+    has_box = np.array([bool(box_of(handle, at, found[at])) for at in range(count)], bool)
+    # in FS_RECTF: left, top, right, bottom
+    boxes = np.frombuffer(found, np.float32).reshape(count, 4)[:, [0, 3, 2, 1]].astype(np.float64)
+    if turn != Matrix():
+        boxes = _turned(boxes, turn)
+    _join_surrogates(codes)
+    is_end = np.isin(codes, _ENDS)
+    lines = np.cumsum(is_end)
+    is_control = (codes < 0x20) | ((codes >= 0x7F) & (codes < 0xA0)) | (codes > 0x10FFFF)
+    kept = np.flatnonzero(has_box & np.isfinite(boxes).all(1) & ~is_end & (~is_control | np.isin(codes, _SPACES)))
+    wrapped = frozenset((lines[np.isin(codes, _WRAPPED)] - 1).tolist())
+    return _Characters(codes[kept], boxes[kept], kept, lines[kept], wrapped)
 
 
-def _is_parted(last: Box, box: Box, rules: Sequence[Box]) -> bool:
-    """Return whether an upright line stands between two characters."""
-    if not rules:
-        return False
-    left, right = (last.right, box.left) if last.left <= box.left else (box.right, last.left)
-    return any(left - 1 <= rule.left <= right + 1 and rule.bottom <= box.middle <= rule.top for rule in rules)
+def _turned(boxes: np.ndarray, turn: Matrix) -> np.ndarray:
+    corners = boxes[:, [0, 1]], boxes[:, [2, 3]]  # of a quarter turn, opposite corners say all
+    ends = [(turn.a * x + turn.c * y + turn.e, turn.b * x + turn.d * y + turn.f) for x, y in (one.T for one in corners)]
+    (left, bottom), (right, top) = (
+        [choose(one, other) for one, other in zip(*ends, strict=True)] for choose in (np.minimum, np.maximum)
+    )
+    return np.stack([left, bottom, right, top], 1)
 
 
-def _logical(characters: list[_Character]) -> str:
-    """Return the text in the order in which it is read, with letters in place of presentation forms.
+def _join_surrogates(codes: np.ndarray) -> None:
+    """Replace a pair of surrogates by its character and one without meaning, and half a pair by U+FFFD."""
+    for at in np.flatnonzero((codes >= 0xD800) & (codes < 0xE000)):
+        code = int(codes[at])
+        if 0xD800 <= code < 0xDC00 and at + 1 < len(codes) and 0xDC00 <= codes[at + 1] < 0xE000:
+            codes[at] = 0x10000 + (code - 0xD800) * 0x400 + int(codes[at + 1]) - 0xDC00
+            codes[at + 1] = 0
+        elif code:
+            codes[at] = 0xFFFD
 
-    PDFium turns the letters of right-to-left text around, those of a ligature and of /ActualText too, which share one
-    box and were in order.
+
+def _is_apart(boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Box]) -> np.ndarray:
+    """Return for each character but the first whether another run begins with it."""
+    left, bottom, right, top = boxes.T
+    height = np.maximum(np.maximum(top - bottom, 1e-6)[1:], (top - bottom)[:-1])
+    across = np.maximum(left[1:] - right[:-1], left[:-1] - right[1:])
+    middle = (bottom + top) / 2
+    apart = (lines[1:] != lines[:-1]) | (across > _APART * height)
+    apart |= np.abs(middle[1:] - middle[:-1]) > _SHIFTED * height
+    if rules:
+        goes_on = left[:-1] <= left[1:]
+        begin, end = np.where(goes_on, right[:-1], right[1:]) - 1, np.where(goes_on, left[1:], left[:-1]) + 1
+        for rule in rules:
+            beside = (rule.bottom <= middle[1:]) & (middle[1:] <= rule.top)
+            apart |= beside & (begin <= rule.left) & (rule.left <= end)
+    return np.asarray(apart)
+
+
+def _with_one_height(line: list[_Run], text_page: Any, turn: Matrix, *, is_wrapped: bool) -> list[Line]:
+    """Return the runs of a line; those on one baseline have one height.
+
+    It is that of the middle character: what is raised or lowered, or larger, does not move the line, and some fonts
+    have a height for each letter.
     """
-    text = "".join(character.text for character in characters)
+    if is_wrapped:
+        line[-1] = line[-1]._replace(text=f"{line[-1].text}-")
+    found: list[Line] = []
+    while line:
+        same = 1
+        if len(line) > 1:
+            baseline, height = _baseline(line[0], text_page, turn), np.ptp(line[0].boxes[:, [1, 3]], axis=1).max()
+            while same < len(line) and abs(_baseline(line[same], text_page, turn) - baseline) < _SAME * height:
+                same += 1
+        boxes = line[0].boxes if same == 1 else np.concatenate([run.boxes for run in line[:same]])
+        _, bottom, _, top = np.sort(boxes, axis=0)[len(boxes) // 2].tolist()
+        for run in line[:same]:
+            left, right = float(run.boxes[:, 0].min()), float(run.boxes[:, 2].max())
+            found.append(Line(run.text, Box(left, bottom, right, top)))
+        line = line[same:]
+    return found
+
+
+def _baseline(run: _Run, text_page: Any, turn: Matrix) -> float:
+    x, y = c_double(), c_double()
+    raw.FPDFText_GetCharOrigin(text_page.raw, run.place, byref(x), byref(y))
+    return turn.point(x.value, y.value)[1]
+
+
+def _text(codes: np.ndarray, boxes: np.ndarray) -> str:
+    """Return the text of a run in the order in which it is read, with letters in place of presentation forms.
+
+    PDFium turns most words of right-to-left text around, and so the letters of a ligature and of /ActualText, which
+    share one box and were in order; it leaves other words as they are drawn, from the left.
+    """
+    text = codes.astype("<u4").tobytes().decode("utf-32-le", "replace")
     if _RTL.search(text):
-        groups = (list(group) for _, group in groupby(characters, key=lambda character: character.box))
-        text = "".join(
-            "".join(character.text for character in (reversed(group) if _is_rtl(group) else group)) for group in groups
-        )
-    return _PRESENTATION.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+        letters = list(zip(text, map(tuple, boxes.tolist()), strict=True))
+        parts = groupby(letters, key=lambda letter: _RTL.match(letter[0]) is not None)
+        text = "".join(_word(list(part)) if is_rtl else "".join(one for one, _ in part) for is_rtl, part in parts)
+    text = _PRESENTATION.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    return " ".join(text.split())
 
 
-def _is_rtl(group: list[_Character]) -> bool:
-    return len(group) > 1 and all(_RTL.match(character.text) for character in group)
+def _word(letters: list[tuple[str, tuple[float, ...]]]) -> str:
+    """Return letters of right-to-left text in the order in which they are read."""
+    groups = ["".join(text for text, _ in group) for _, group in groupby(letters, key=lambda letter: letter[1])]
+    if letters[0][1][0] < letters[-1][1][0]:
+        return "".join(reversed(groups))
+    return "".join(group[::-1] for group in groups)

@@ -101,3 +101,40 @@ def test_rows_of_cells_stay_lines_and_prose_with_a_wide_space_does_not() -> None
     table = [Line("a b c", Box(50, 690, 250, 700), cells=3), Line("d e f", Box(50, 678, 250, 688), cells=3)]
     assert texts(*table) == ["a b c\nd e f"]
     assert texts(line("one", 700), line("two", 688)._replace(cells=2), line("three", 676)) == ["one two three"]
+
+
+def test_what_stands_above_or_below_columns_at_one_side_is_not_a_part_of_them() -> None:
+    left, right = column("l", 50, 5), column("r", 320, 5)
+    table = [
+        line(f"{name}{at}", 760 - 14 * at, left=place, width=40)
+        for at in range(3)
+        for place, name in ((50, "a"), (120, "b"), (190, "c"))
+    ]
+    below = line("below", 630, left=50)
+    in_file = order(*table, *left, *right, below)
+    assert in_file[0].startswith("| a0 | b0 | c0 |")
+    assert in_file[1:] == [*(run.text for run in (*left, *right)), "below"]
+    # where the file says nothing, the left column goes on
+    assert order(*by_rows(*left, *right, below)) == [run.text for run in (*left, below, *right)]
+
+
+def test_a_wide_space_across_the_page_parts_the_columns_above_and_below() -> None:
+    parts = [(column(f"{at}l", 50, 4, top), column(f"{at}r", 320, 4, top)) for at, top in enumerate((700, 500))]
+    runs = [run for left, right in parts for run in (*left, *right)]
+    assert order(*by_rows(*runs)) == [run.text for run in runs]
+
+
+def test_the_space_after_a_sentence_parts_no_columns() -> None:
+    left, right = column("l", 50, 5), column("r", 320, 5)
+    right[0:1] = [line("r0", 700, left=320, width=90), line("r0b", 700, left=419, width=100)]
+    left[0] = line("l0", 700, left=50, width=80)
+    left.pop(1)  # a gap below a heading
+    title = line("title", 740, left=100, width=380)
+    expected = ["title", "l0", "l2", "l3", "l4", "r0 r0b", "r1", "r2", "r3", "r4"]
+    assert order(*by_rows(title, *left, *right)) == expected
+
+
+def test_a_column_that_no_row_of_the_columns_fills_is_left_out() -> None:
+    left, right = column("l", 50, 5), column("r", 320, 5)
+    third = line("third", 636, left=560, width=20)
+    assert {*order(third, *left, *right)} == {run.text for run in (third, *left, *right)}

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+import numpy as np
 import pypdfium2
 
 from interleaved_assets.io.pdf.layout import Line
 from interleaved_assets.io.pdf.objects import page_matrix
-from interleaved_assets.io.pdf.text import page_runs
+from interleaved_assets.io.pdf.text import _join_surrogates, _text, page_runs
 from interleaved_assets_tests.io.pdfs import text, with_font, write_pdf
 
 
@@ -31,3 +32,24 @@ def test_presentation_forms_become_letters_and_ligatures_keep_their_order(tmp_pa
     # drawn from left to right: the last letter first; c is a ligature of two letters
     arabic = with_font(tmp_path / "b.pdf", [text(50, 700, "abc")], {"a": "\ufeea", "b": "\ufe92", "c": "\u0644\u0627"})
     assert [run.text for run in runs(arabic)] == ["\u0644\u0627\u0628\u0647"]
+
+
+def in_order(letters: str, *lefts: float) -> str:
+    """The text of letters at these places, in the order that PDFium gives."""
+    boxes = np.array([(left, 0, left + 5, 10) for left in lefts], float)
+    return _text(np.array([ord(letter) for letter in letters], np.uint32), boxes)
+
+
+def test_words_from_right_to_left_are_read_so_whether_turned_around_or_as_drawn() -> None:
+    # alef, beh, teh: from the right; drawn from the left; a ligature of two letters turned around, and one as drawn
+    assert in_order("\u0627\u0628\u062a", 30, 20, 10) == "\u0627\u0628\u062a"
+    assert in_order("\u062a\u0628\u0627", 10, 20, 30) == "\u0627\u0628\u062a"
+    assert in_order("\u0627\u0644\u0628", 20, 20, 10) == "\u0644\u0627\u0628"
+    assert in_order("\u0628\u0644\u0627", 10, 20, 20) == "\u0644\u0627\u0628"
+    assert in_order("\u062a\u0628 ab", 10, 20, 25, 30, 40) == "\u0628\u062a ab"
+
+
+def test_surrogates_are_joined_and_halves_replaced() -> None:
+    codes = np.array([0x61, 0xD83D, 0xDC0D, 0xDC0D, 0x62, 0xD83D], np.uint32)
+    _join_surrogates(codes)
+    assert codes.tolist() == [0x61, 0x1F40D, 0, 0xFFFD, 0x62, 0xFFFD]
