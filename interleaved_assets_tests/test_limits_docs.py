@@ -36,7 +36,7 @@ ROW_OF = {
     "MAX_NULL_BYTES": "row of nulls in columns of stated types",
     "MAX_ROW_BYTES": "decoded row of a Parquet file",
     "MAX_TARS": "final tars of a shard that is split",
-    "MOST_DOCUMENT_BYTES": "text of a document that scorers other than `words` measure",
+    "MOST_DOCUMENT_BYTES": "text of a document, or one text, that scorers other than `words` and `identity` measure",
     "MOST_LANGUAGE_CHARACTERS": "characters of a text that the scorer `language` sees",
     "_LARGEST_MAX_PIXELS": "largest value of `max_pixels`",
     "_LONGEST_LINE": "characters of a line that CLIP's tokenizer cleans at once",

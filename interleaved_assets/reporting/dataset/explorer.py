@@ -34,6 +34,7 @@ class Slider(NamedTuple):
         values: number of values; ``missing`` more images have none.
         steps: thresholds in ascending order.
         in_force: the bound of the settings; None without one.
+        is_folded: as in the measure of the score.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Slider(NamedTuple):
     missing: int
     steps: list[Step]
     in_force: Step | None
+    is_folded: bool
 
     @property
     def ticks(self) -> list[float | int]:
@@ -95,6 +97,7 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
             distribution.missing,
             steps,
             in_force,
+            measure.is_folded,
         )
 
 

@@ -38,7 +38,7 @@ def write_report(found: DatasetStatus, settings: Settings) -> WrittenReport:
     Raises:
         StorageError: the report cannot be written, or an output that it sums up cannot be read.
     """
-    data = aggregate(all_shard_facts(found), measures_of(settings.selection))
+    data = aggregate(all_shard_facts(found), measures_of(settings.selection, settings.documents))
     problems = [f"Changed and vanished raw shards cannot be recognized: {found.problem}"] if found.problem else []
     described = about(settings)
     page = html_report(

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.scoring.protocol.filter import Bounds, Display, Filter, ImageFilter, TextFilter, outside
-from interleaved_assets.scoring.protocol.registry import SIZE, find_scorer
+from interleaved_assets.scoring.protocol.registry import SIZE, document_numbers, find_scorer
+from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.protocol.values import Values
-from interleaved_assets.selection.filters import find_filter, known_filters
+from interleaved_assets.selection.filters import find_filter, known_filters, text_filter_name
 from interleaved_assets.selection.settings import SelectionSettings
 
 SIZE_COLUMNS: Final = frozenset(find_scorer(SIZE).columns)
@@ -64,6 +65,11 @@ class Measure:
         return self.minimum is not None or self.maximum is not None
 
     @property
+    def is_folded(self) -> bool:
+        """True for a score of documents without a bound: there are many of them."""
+        return self.unit == "document" and not self.has_bounds
+
+    @property
     def axis(self) -> str:
         """Title of the axis of its values: the label and the unit."""
         return f"{self.shown.label} ({self.shown.unit})" if self.shown.unit else self.shown.label
@@ -105,8 +111,12 @@ def measure_of(name: str, selection: SelectionSettings) -> Measure:
     return Measure(selection.find(name), *selection.bounds(name))
 
 
-def measures_of(selection: SelectionSettings) -> list[Measure]:
-    """Return the filters with bounds, in their order, and then the other scores of images, without lists of strings."""
+def measures_of(selection: SelectionSettings, documents: DocumentSettings | None = None) -> list[Measure]:
+    """Return the filters with bounds, in their order, and then the other scores of images, without lists of strings.
+
+    With ``documents``, the other scores of documents that these scorers measure follow. Those of texts do not: there
+    are many texts, and the report holds every value.
+    """
     names = [name for name in selection.active_filters() if selection.bounds(name) != (None, None)]
     others = {name: find_filter(name) for name in known_filters() if name not in names}
     names += [
@@ -114,4 +124,7 @@ def measures_of(selection: SelectionSettings) -> list[Measure]:
         for name, judge in others.items()
         if isinstance(judge, ImageFilter) and not (judge.display and judge.display.only_bounded)
     ]
+    if documents is not None:
+        of_documents = (text_filter_name("document", name) for name in document_numbers(documents))
+        names += [name for name in of_documents if name not in names]
     return [measure_of(name, selection) for name in names]

@@ -111,7 +111,7 @@ if (explorer) {
       words.push(`'own={ ${inline.join(", ").replaceAll("'", "'\\''")} }'`);
     }
     document.getElementById("command").textContent = words.length ? `interleaved what-if ${words.join(" ")}` : "# nothing was changed";
-    document.getElementById("together").textContent = ["image", "sample"].map(most).filter(Boolean).join(" ");
+    document.getElementById("together").textContent = ["sample", "document", "image", "text"].map(most).filter(Boolean).join(" ");
   }
 
   // Of what one filter drops alone, nothing is kept by all of them together.

@@ -69,6 +69,12 @@ def document_columns() -> dict[str, Scorer]:
     return {column: scorer for scorer in scorers for column in scorer.columns}
 
 
+def document_numbers(settings: "ScorerSettings") -> tuple[str, ...]:
+    """Return the columns with numbers of documents that these scorers measure."""
+    columns = (column for one in chosen_scorers(settings) for column in one.described_columns())
+    return tuple(column.name for column in columns if "string" not in column.dtype)
+
+
 def document_fields(settings: "ScorerSettings") -> tuple[str, ...]:
     """Return the fields of the documents, by their paths, that the scorers read which ``settings`` turns on."""
     return tuple(dict.fromkeys(_given(settings, name) for one in chosen_scorers(settings) for name in one.fields))

@@ -20,7 +20,7 @@ from interleaved_assets_tests.projects import take_all
 
 pytestmark = pytest.mark.system
 
-TEXT = "[selection]\nmin_sharpness = 60\nmax_aspect_ratio = 2.0\n"
+TEXT = "[selection]\nmin_sharpness = 60\nmax_aspect_ratio = 2.0\ntext.words = { min = 1 }\n"
 
 
 def picture(number: int) -> bytes:
@@ -46,7 +46,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_shard(folder / "raw" / f"{name}.tar", documents)
         take_all(settings, name)
         facts.append(shard_facts(name, settings))
-    data = aggregate(facts, measures_of(settings.selection))
+    data = aggregate(facts, measures_of(settings.selection, settings.documents))
     (folder / "report.html").write_text(html_report(data, selection=settings.selection))
     return folder / "interleaved.toml"
 
@@ -64,15 +64,16 @@ def page(browser: Browser, file: Path) -> Iterator[Page]:
     assert messages == []
 
 
-def kept(file: Path, capsys: pytest.CaptureFixture[str], *changes: str) -> tuple[int, int]:
-    """Images and samples that ``interleaved what-if`` says would be kept."""
+def kept(file: Path, capsys: pytest.CaptureFixture[str], *changes: str) -> tuple[int, int, int]:
+    """Images, samples and texts that ``interleaved what-if`` says would be kept."""
     capsys.readouterr()
     assert main(["--settings", str(file), "what-if", *changes]) == 0
     said = capsys.readouterr().out
     rows = {
         match[1]: int(match[2].replace(",", "")) for match in re.finditer(r"(\w+_kept)[^\d]+[\d,]+[^\d]+([\d,]+)", said)
     }
-    return rows["images_kept"], rows["samples_kept"]
+    images, samples = rows["images_kept"], rows["samples_kept"]
+    return images, samples, rows["rows_kept"] - images - samples  # a sample has a row of metadata
 
 
 def slider(page: Page, setting: str) -> Locator:
@@ -131,6 +132,30 @@ def test_the_ratio_after_the_filters_before_it(page: Page, file: Path, capsys: p
         moved.fill(str(stop))
         threshold, passing, _ = shown(page, "max_ratio")
         assert kept(file, capsys, f"max_ratio={threshold}")[1] == passing
+
+
+@pytest.mark.parametrize(
+    ("setting", "unit", "place"),
+    [("document.words.min", "document", 1), ("document.characters.max", "document", 1), ("text.words.min", "text", 2)],
+)
+def test_sliders_of_documents_and_texts(
+    page: Page, file: Path, capsys: pytest.CaptureFixture[str], setting: str, unit: str, place: int
+) -> None:
+    if unit == "document":  # has no bound
+        page.get_by_text("Scores of documents without a bound").first.click()
+    alone = ['order=["aspect", "sharpness"]', "max_aspect_ratio=1e9", "min_sharpness=0"]
+    moved, seen = slider(page, setting).locator("input"), set()
+    for stop in np.linspace(1, int(moved.get_attribute("max") or 0) - 1, 5).round().astype(int):
+        moved.fill(str(stop))
+        threshold, passing, count = shown(page, setting)
+        assert count == 24
+        assert kept(file, capsys, *alone, f"{setting}={threshold}")[place] == passing
+        together = page.locator("#together").inner_text()
+        assert re.search(rf"At most {100 * passing / 24:.1f} % of 24 {unit}s pass all of these", together), together
+        seen.add(passing)
+    assert len(seen) > 2
+    assert f"{setting} = {threshold}" in page.locator("#lines").inner_text()
+    assert page.locator("#command").inner_text() == f"interleaved what-if {setting}={threshold}"
 
 
 def test_lines_to_paste_and_the_command_give_what_was_chosen(

@@ -6,6 +6,7 @@ import pytest
 
 from interleaved_assets.reporting.figures.measures import Measure, measure_of, measures_of
 from interleaved_assets.scoring.protocol.filter import ImageFilter
+from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.selection.settings import SelectionSettings
 
 PLAIN, OPEN = ImageFilter("m", ("m",)), ImageFilter("m", ("m",), open_maximum=True)
@@ -63,3 +64,16 @@ def test_values_of_one_and_of_two_columns() -> None:
 )
 def test_bounds_are_inclusive_unless_the_maximum_is_open(measure: Measure, kept: list[bool]) -> None:
     assert measure.keeps(np.array([0.0, 1.0, 2.0, 3.0, np.nan])).tolist() == kept
+
+
+def test_scores_of_documents_without_a_bound_are_folded_and_those_of_texts_are_left_out() -> None:
+    selection = SelectionSettings(document={"words": {"min": 3}}, text={"words": {"max": 9}})
+    names = [one.filter for one in measures_of(selection)]
+    assert names[:2] == ["document_words", "text_words"]
+    found = measures_of(selection, DocumentSettings(scorers=("words", "language", "identity")))
+    assert [one.filter for one in found[: len(names)]] == names
+    assert [one.filter for one in found[len(names) :]] == [
+        *("document_characters", "document_images", "document_images_per_word", "document_texts"),
+        *("document_longest_text", "document_language_probability"),
+    ]
+    assert [one.is_folded for one in found] == [False] * len(names) + [True] * 6
