@@ -87,7 +87,7 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings, *, in_pool
         code_version=code_version,
         dagster_type=dg.Nothing,
         description=display.description,
-        group_name=display.group,
+        group_name=display.group or None,
         kinds=set(display.kinds),
         owners=OWNERS,
         tags={"layer": display.group, "pool": pool},  # for selections such as tag:pool=gpu

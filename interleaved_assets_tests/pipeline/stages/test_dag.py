@@ -2,8 +2,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import dagster as dg
 import pytest
 
+from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import Stage, last_with_rows
 from interleaved_assets.pipeline.stages import dag
@@ -73,6 +75,10 @@ def test_lists_of_stages_follow_from_the_kinds_of_their_outputs() -> None:
     assert dag.rows_input({RAW_SHARDS}) is None
 
 
+def keys_of(asset: dg.AssetsDefinition | dg.SourceAsset) -> set[dg.AssetKey]:
+    return {*asset.keys} if isinstance(asset, dg.AssetsDefinition) else {asset.key}
+
+
 def test_a_new_stage_needs_its_declaration_and_its_place_in_the_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +89,9 @@ def test_a_new_stage_needs_its_declaration_and_its_place_in_the_order(
     declarations = [*dag._DECLARATIONS]
     declarations.insert(1, toy)
     monkeypatch.setattr(dag, "_DECLARATIONS", declarations)
-    stages = stage_dag(project(tmp_path, CLIP))
+    settings = project(tmp_path, CLIP)
+    stages = stage_dag(settings)
+    assert "tidied" in {key.to_user_string() for asset in build_assets(settings) for key in keys_of(asset)}
     assert stages["tidied"].inputs == ("normalized",)
     assert [name for name, stage in stages.items() if "tidied" in stage.inputs] == [
         "document_scores",
