@@ -73,7 +73,7 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
     for side, setting in zip(("minimum", "maximum"), bound_settings(measure.filter), strict=True):
         if setting is None or not gaps:
             continue
-        is_allowed = _validator(setting)
+        is_allowed = _validator(setting, is_whole=measure.is_whole)
         bound: float | None = getattr(measure, side)
         # values equal to an inclusive maximum are kept, so they are below it; values equal to any other bound are above
         # it
@@ -125,11 +125,14 @@ def _threshold(gap: Gap, *, inclusive: bool, is_allowed: Callable[[float], bool]
     return exact if fits(exact) else None
 
 
-def _validator(setting: str) -> Callable[[float], bool]:
-    """Return a function that tells whether ``selection.<setting>`` may have a value, by itself."""
+def _validator(setting: str, *, is_whole: bool) -> Callable[[float], bool]:
+    """Return a function that tells whether ``selection.<setting>`` may have a value, by itself.
+
+    With ``is_whole``, no bound but a whole number is offered, since all values are such.
+    """
     field = SelectionSettings.model_fields.get(setting)
-    if field is None:  # the bound of a filter of a plugin may be any number
-        return math.isfinite
+    if field is None:  # the bound of a score of texts, or of a filter of a plugin, may be any number
+        return lambda value: math.isfinite(value) and (not is_whole or value.is_integer())
     whole = field.annotation == (int | None)
     allowed = TypeAdapter(Annotated[float, *field.metadata])
 

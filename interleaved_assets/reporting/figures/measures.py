@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.scoring.protocol.filter import Bounds, Display, Filter, ImageFilter, TextFilter, outside
-from interleaved_assets.scoring.protocol.registry import SIZE, document_numbers, find_scorer
+from interleaved_assets.scoring.protocol.registry import SIZE, document_columns, document_numbers, find_scorer
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.protocol.values import Values
 from interleaved_assets.selection.filters import find_filter, known_filters, text_filter_name
@@ -68,6 +68,14 @@ class Measure:
     def is_folded(self) -> bool:
         """True for a score of documents without a bound: there are many of them."""
         return self.unit == "document" and not self.has_bounds
+
+    @property
+    def is_whole(self) -> bool:
+        """True for a score of documents or texts whose values are whole numbers."""
+        judge = self.judge
+        if not isinstance(judge, TextFilter) or judge.column not in document_columns():
+            return False
+        return str(document_columns()[judge.column].columns[judge.column]) == "int64"
 
     @property
     def axis(self) -> str:

@@ -99,3 +99,15 @@ def test_the_axis_has_thresholds_of_stops_from_the_first_to_the_last() -> None:
     thresholds = [step.threshold for step in slider.steps]
     assert (slider.ticks[0], slider.ticks[-1], len(slider.ticks)) == (thresholds[0], thresholds[-1], 5)
     assert set(slider.ticks) <= set(thresholds)
+
+
+def test_sliders_of_documents_and_texts() -> None:
+    values = np.array([0.0, 3.0, 40.0, 40.0, 2000.0])
+    for name, setting in (("document_words", "document.words"), ("text_words", "text.words")):
+        low, high = explored(name, values)
+        assert (low.setting, high.setting, low.unit) == (f"{setting}.min", f"{setting}.max", setting.partition(".")[0])
+        assert_exact(low, values)
+        assert_exact(high, values)
+        assert all(isinstance(step.threshold, int) for step in (*low.steps, *high.steps))  # as the values are
+    shares = np.array([0.0, 0.25, 1.0])
+    assert any(isinstance(step.threshold, float) for step in explored("document_top_word", shares)[0].steps)
