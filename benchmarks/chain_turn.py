@@ -101,9 +101,11 @@ def straight(file: Path, *, lazily: bool = False) -> dict[str, object]:
     clock = _Clock()
     writer = InterleavedWebdatasetWriter(str(file.parent / "out/tars"), allowed_roots=[raw])
     limit = settings.run.max_batch_bytes
+    scorers = tuple(name for name in settings.scoring.scorers if name != "thumbnail")
+    scoring = settings.scoring.model_copy(update={"scorers": scorers})
     reader = InterleavedWebdatasetReader(raw, materialize_on_read=not lazily, max_batch_bytes=limit)
     for batch in reader:
-        kept, _ = filter_batch(batch, settings.selection, settings.scoring)
+        kept, _ = filter_batch(batch, settings.selection, scoring)
         writer.write(kept)
     return clock.figures()
 
