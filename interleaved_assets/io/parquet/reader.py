@@ -3,7 +3,9 @@
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -120,17 +122,53 @@ def read_parquet_shard(
         ShardError: it is not Parquet, is damaged, or lacks ``sample_id``, ``position`` or ``modality``.
         OptionError: ``filters`` is invalid.
     """
-    wanted = None if columns is None else {*columns, "sample_id"}
     keep = _expression(filters)
-    with open_parquet(uri, storage_options) as source:
-        schema = _readable(source, wanted)
-        rows = source.rows(schema.names, min(max_batch_bytes or STEP_BYTES, STEP_BYTES))
+    with open_rows(uri, storage_options) as rows:
+        yield from rows.tables(columns, max_batch_bytes, keep)
+
+
+class OpenRows:
+    """An open file of rows, whose tables may be read several times; :func:`open_rows` returns it."""
+
+    def __init__(self, source: ParquetSource) -> None:
+        self._source, self.uri = source, source.uri
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the tables with all columns, also if the file has no rows."""
+        return _readable(self._source, None)
+
+    def tables(
+        self,
+        columns: Iterable[str] | None = None,
+        max_batch_bytes: int | None = None,
+        keep: pc.Expression | None = None,
+    ) -> Iterator[pa.Table]:
+        """Do the work of :func:`read_parquet_shard`; ``keep`` is true for the rows to keep."""
+        uri, wanted = self._source.uri, None if columns is None else {*columns, "sample_id"}
+        schema = _readable(self._source, wanted)
+        rows = self._source.rows(schema.names, min(max_batch_bytes or STEP_BYTES, STEP_BYTES))
         steps = (align_shard(_filtered(step, keep), schema, uri) for step in rows)
-        if _are_adjacent(source):
+        if self._are_adjacent:
             yield from whole_samples(steps, max_batch_bytes)
         else:
             logger.warning("%s: rows of a sample are not adjacent; the whole file is read to gather them", uri)
             yield from whole_samples([gathered(_whole(steps, uri))], max_batch_bytes)
+
+    @cached_property
+    def _are_adjacent(self) -> bool:
+        return _are_adjacent(self._source)
+
+
+@contextmanager
+def open_rows(uri: str, storage_options: StorageOptions = None) -> Iterator[OpenRows]:
+    """Open a Parquet file of rows, to read its schema and its rows without opening it again.
+
+    Raises:
+        StorageError, ShardError: as for :func:`read_parquet_shard`.
+    """
+    with open_parquet(uri, storage_options) as source:
+        yield OpenRows(source)
 
 
 def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) -> pa.Schema:
@@ -139,8 +177,8 @@ def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) ->
     Raises:
         StorageError, ShardError: as for :func:`read_parquet_shard`.
     """
-    with open_parquet(uri, storage_options) as source:
-        return _readable(source, None)
+    with open_rows(uri, storage_options) as rows:
+        return rows.schema
 
 
 def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:

@@ -16,6 +16,7 @@ from interleaved_assets.io.storage.filesystem import as_storage_error as as_stor
 from interleaved_assets.io.storage.filesystem import exists as exists
 from interleaved_assets.io.storage.filesystem import file_info as file_info
 from interleaved_assets.io.storage.filesystem import filesystem as filesystem
+from interleaved_assets.io.storage.filesystem import is_file as is_file
 from interleaved_assets.io.storage.filesystem import is_local as is_local
 from interleaved_assets.io.storage.filesystem import join as join
 from interleaved_assets.io.storage.filesystem import local_path as local_path

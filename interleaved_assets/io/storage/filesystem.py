@@ -140,6 +140,20 @@ def exists(uri: str, storage_options: StorageOptions = None) -> bool:
     return file_info(uri, storage_options) is not None  # fs.exists would return False when the storage fails
 
 
+def is_file(uri: str, storage_options: StorageOptions = None) -> bool:
+    """Return whether a file exists at ``uri``. In S3 this takes one request, where :func:`exists` takes two."""
+    fs, path = filesystem(uri, storage_options)
+    if "s3" not in fs.protocol:
+        return exists(uri, storage_options)
+    bucket, key, _ = fs.split_path(path)
+    with client_errors(uri, "look at"):
+        try:
+            fs.call_s3("head_object", Bucket=bucket, Key=key)
+        except FileNotFoundError:
+            return False
+    return True
+
+
 def remove_file(uri: str, storage_options: StorageOptions = None) -> None:
     """Remove the file at ``uri``, if it exists."""
     with storage_errors(uri, "remove"):

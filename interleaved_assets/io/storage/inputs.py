@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, cast
 
 import xxhash
+from fsspec.asyn import sync
 from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.storage.filesystem import (
@@ -21,6 +22,7 @@ from interleaved_assets.io.storage.filesystem import (
     filesystem,
     is_local,
     local_path,
+    s3_code,
     storage_errors,
 )
 from interleaved_assets.io.storage.local import LocalFile, check_regular
@@ -54,7 +56,43 @@ def _open_remote(fs: AbstractFileSystem, path: str) -> Any:
     fs.invalidate_cache(path)  # a cached listing may have the size and ETag of an older version
     if "s3" not in fs.protocol:
         return fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
-    return _ReadAhead(fs.open(path, "rb", cache_type="none"))
+    bucket, key, version = fs.split_path(path)
+    first = None if version or fs.version_aware else sync(fs.loop, _first_block, fs, bucket, key)
+    if first is None:
+        return _ReadAhead(fs.open(path, "rb", cache_type="none"))
+    data, etag, size = first
+    # an s3fs file of a known size makes no request of its own; it checks no ETag either, unless it is told one
+    file = fs.open(path, "rb", cache_type="none", size=size)
+    file.details = {"name": path, "type": "file", "size": size, "ETag": etag}
+    file.read_kw = {**file.read_kw, "IfMatch": etag}
+    return _ReadAhead(file, data)
+
+
+async def _first_block(fs: AbstractFileSystem, bucket: str, key: str) -> tuple[bytes, str, int] | None:
+    """Return the first bytes of an object with its ETag and its size, from one request; None if it is empty.
+
+    A small object takes no other request.
+    """
+
+    async def ask() -> tuple[bytes, str, int]:
+        wanted = f"bytes=0-{_FIRST_READ_BYTES - 1}"
+        answer = await fs._call_s3("get_object", Bucket=bucket, Key=key, Range=wanted)
+        try:
+            data = await answer["Body"].read()
+        finally:
+            answer["Body"].close()
+        _, _, size = answer.get("ContentRange", "").rpartition("/")
+        return data, answer["ETag"], int(size) if size.isdigit() else len(data)
+
+    from s3fs.core import _error_wrapper  # what s3fs reads by, with its retries
+
+    try:
+        found: tuple[bytes, str, int] = await _error_wrapper(ask, retries=fs.retries)
+    except OSError as error:
+        if s3_code(error) == "InvalidRange":
+            return None
+        raise
+    return found
 
 
 class _ReadAhead:
@@ -63,9 +101,9 @@ class _ReadAhead:
     fsspec's own cache fetches a block more with every large read, and copies its result.
     """
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, first: bytes = b"") -> None:
         self._file, self._at = file, 0
-        self._start, self._block = 0, b""
+        self._start, self._block = 0, first
 
     def read(self, size: int = -1) -> bytes:
         end = self._file.size if size < 0 else min(self._at + size, self._file.size)

@@ -148,7 +148,10 @@ class Attempt:
             seconds=round(time.perf_counter() - self.started, 3),
             **work.model_dump(include=set(Facts.model_fields)),
         )
-        present = with_present_stamps(record, options)
+        present: Record | None = record
+        if not all((output.stamp or "").startswith("etag:") for output in work.outputs.values()):
+            # an object has the ETag of its upload; if another run has replaced it since, no record of this one is valid
+            present = with_present_stamps(record, options)
         if present is None:
             if (made := self._same_work(read_record(self.record_uri, options))) is not None:
                 return self._unchanged(made)

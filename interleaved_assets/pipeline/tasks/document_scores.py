@@ -5,7 +5,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.parquet.reader import parquet_shard_schema
+from interleaved_assets.io.parquet.reader import open_rows
 from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.pipeline.run.counts import RowCounter, write_scores
@@ -33,15 +33,15 @@ def score(shard: ShardTask) -> Work:
     """Measure each text once, and write ``document_scores/<key>.parquet`` in the order of the rows."""
     settings = shard.settings.documents
     source = rows_input(shard.read) or NORMALIZED
-    schema = parquet_shard_schema(shard.paths.output(source), storage_options=shard.options)
     fields = document_fields(settings)
-    columns = text_columns(schema.names, fields)
-    check_fields(schema, settings, f"shard {shard.key}: ")
     seen = RowCounter()
     scored: list[pa.Table] = [scores_schema(settings).empty_table()]
-    for table in prefetch(shard.rows_of(source, columns, _BATCH_BYTES, with_bytes=False)):
-        seen.add(table)
-        scored.append(score_documents(table, settings))
+    with open_rows(shard.paths.output(source), shard.options) as rows:
+        columns = text_columns(rows.schema.names, fields)
+        check_fields(rows.schema, settings, f"shard {shard.key}: ")
+        for table in prefetch(rows.tables(columns, min(_BATCH_BYTES, shard.settings.run.max_batch_bytes))):
+            seen.add(table)
+            scored.append(score_documents(table, settings))
     scores = pa.concat_tables(scored)
     groups = {WORDS: score_groups(settings)[WORDS]}  # others are null where they have no meaning
     work = write_scores(scores, shard.paths.output(NAME), shard.options, ERROR_COLUMN, groups)

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
+from interleaved_assets.io.parquet.reader import OpenRows, open_rows
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import prefetch
-from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
 from interleaved_assets.io.tar.unreferenced import without_unreferenced_images
 from interleaved_assets.model.columns import ROW_KEY
@@ -46,16 +45,23 @@ def select_rows(shard: ShardTask) -> Work:
 
     Images that no document names have no scores: they are left out unless ``publish.unreferenced_images`` is set.
     """
-    settings = shard.settings
     source = rows_input(shard.read) or NORMALIZED
+    with open_rows(shard.paths.output(source), shard.options) as stored:
+        return _selected(shard, stored)
+
+
+def _selected(shard: ShardTask, stored: OpenRows) -> Work:
+    """Do the work of :func:`select_rows` on the rows of its input, which is opened once."""
+    settings = shard.settings
+    source, most_bytes = rows_input(shard.read) or NORMALIZED, settings.run.max_batch_bytes
     fields = settings.selection.fields()
-    rows, scores, documents = deciding_tables(shard.paths, shard.read, fields, settings.run.max_batch_bytes)
+    rows, scores, documents = _deciding_tables(stored, shard.paths, shard.read, fields, most_bytes)
     selection = select(rows, scores, settings.selection, documents=documents, stage=NAME, shard=shard.key)
     name = f"shard {shard.key}, {NAME}"
     check_balance(name, rows.num_rows, selection.keep.true_count, selection.ledger)
     check_losses(shard, NAME, pc.count_distinct(rows["sample_id"]).as_py(), selection.ledger)
     ratios = _sample_scores(rows, scores, settings.selection, documents)
-    schema = parquet_shard_schema(shard.paths.output(source), storage_options=shard.options)
+    schema = stored.schema
     members = shard.read[source].counted
     only_images = UNREFERENCED in members and members[UNREFERENCED] == members[UNREFERENCED_IMAGES]
     if only_images and not settings.publish.unreferenced_images:
@@ -76,7 +82,7 @@ def select_rows(shard: ShardTask) -> Work:
         parquet_shard(shard.paths.other(SAMPLES), ratios.schema, storage_options=shard.options) as samples_file,
         parquet_shard(shard.paths.output(NAME), schema, storage_options=shard.options) as rows_file,
     ):
-        facts, ledger = write_kept(prefetch(shard.rows_of(source, with_bytes=False)), choose, rows_file.write, name)
+        facts, ledger = write_kept(prefetch(stored.tables(max_batch_bytes=most_bytes)), choose, rows_file.write, name)
         ledger_file.write(ledger)
         samples_file.write(ratios)
     # a missing score counts as an error, whether the policy keeps or drops the image
@@ -129,22 +135,28 @@ def deciding_tables(
 
     ``inputs`` are the stages that ``filtered`` reads, and ``fields`` those of the documents that filters compare.
     """
+    with open_rows(paths.output(rows_input(inputs) or NORMALIZED), paths.options) as stored:
+        return _deciding_tables(stored, paths, inputs, fields, max_batch_bytes)
+
+
+def _deciding_tables(
+    stored: OpenRows, paths: ShardPaths, inputs: Collection[str], fields: Sequence[str], max_batch_bytes: int
+) -> DecidingTables:
     documents = read_document_scores(paths)
-    rows = _rows(paths.output(rows_input(inputs) or NORMALIZED), paths.options, fields, max_batch_bytes)
+    rows = _rows(stored, fields, max_batch_bytes)
     documents = with_fields(documents, rows, fields)
     return DecidingTables(with_words(rows.select(ROW_KEY), documents), read_scores(paths, inputs), documents)
 
 
-def _rows(uri: str, options: StorageOptions, fields: Collection[str], max_batch_bytes: int) -> pa.Table:
-    """Return ``sample_id``, ``position``, ``modality`` and the columns of ``fields`` of the rows at ``uri``."""
-    schema = parquet_shard_schema(uri, storage_options=options)
+def _rows(stored: OpenRows, fields: Collection[str], max_batch_bytes: int) -> pa.Table:
+    """Return ``sample_id``, ``position``, ``modality`` and the columns of ``fields`` of the rows."""
+    schema = stored.schema
     for path in fields:
         if absent := absent_field(schema, path):
-            logger.warning("%s: %s (selection.own)", uri, absent)
+            logger.warning("%s: %s (selection.own)", stored.uri, absent)
     roots = (root_of(schema.names, path) for path in fields)
     columns = tuple(dict.fromkeys((*ROW_KEY, *(root for root in roots if root is not None))))
-    tables = read_parquet_shard(uri, columns=columns, max_batch_bytes=max_batch_bytes, storage_options=options)
-    found = [table.select(columns) for table in tables]
+    found = [table.select(columns) for table in stored.tables(columns, max_batch_bytes)]
     return pa.concat_tables([pa.schema([schema.field(name) for name in columns]).empty_table(), *found])
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.io.rows.batches import sample_starts
-from interleaved_assets.io.storage import clear_leftovers, exists, remove_file
+from interleaved_assets.io.storage import clear_leftovers, is_file, remove_file
 from interleaved_assets.io.tar.writer import TarShard, tar_shard
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.run.counts import RowCounter
@@ -40,9 +40,9 @@ def stored_parts(paths: ShardPaths, recorded: Record | None) -> list[str]:
     """
     named = {tar.uri for role, tar in recorded.rows_files.items() if role != ROWS} if recorded else set()
     found: set[str] = set()
-    while exists(uri := paths.tar_part(len(found)), paths.options):
+    while is_file(uri := paths.tar_part(len(found)), paths.options):
         found.add(uri)
-    found |= {uri for uri in named - found if exists(uri, paths.options)}
+    found |= {uri for uri in named - found if is_file(uri, paths.options)}
     return sorted(found, reverse=True)
 
 

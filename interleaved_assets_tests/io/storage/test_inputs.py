@@ -114,9 +114,29 @@ def test_missing_bucket_key_and_wrong_secret_are_permanent_errors(s3_server: S3S
             pass
         assert not isinstance(caught.value, StorageUnavailable)
     wrong = {**s3_server.storage_options, "secret": "wrong"}
-    with pytest.raises(StorageError, match="pass valid credentials") as caught, open_input(f"{bucket}/a.tar", wrong):
+    with (
+        pytest.raises(StorageError, match="Pass the right key and secret") as caught,
+        open_input(f"{bucket}/a.tar", wrong),
+    ):
         pass
     assert not isinstance(caught.value, StorageUnavailable)
+
+
+@pytest.mark.parametrize("content", [b"small", b"x" * (2**20 - 1) + b"yz"], ids=["small", "large"])
+def test_a_small_object_takes_one_request(s3_environment: S3Server, bucket: str, content: bytes) -> None:
+    s3_environment.fs.pipe(f"{bucket}/a.bin", content)
+    with counted_requests() as requests, open_input(f"{bucket}/a.bin") as file:
+        assert file.seek(0, 2) == len(content)
+        assert (file.seek(2), file.read(3)) == (2, content[2:5])
+        assert file.read() == content[5:]
+        assert file.read() == b""
+    assert [request.split()[0] for request in requests] == ["GET"] * (1 if len(content) < 2**20 else 2)
+
+
+def test_an_empty_object_is_read(s3_environment: S3Server, bucket: str) -> None:
+    s3_environment.fs.pipe(f"{bucket}/a.bin", b"")
+    with open_input(f"{bucket}/a.bin") as file:
+        assert (file.seek(0, 2), file.read()) == (0, b"")
 
 
 def test_an_unreachable_server_is_storage_unavailable(unused_tcp_port_url: str) -> None:

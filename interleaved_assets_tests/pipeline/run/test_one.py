@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.storage import atomic_output, open_input
+from interleaved_assets.io.storage import atomic_output, inputs, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.record import (
@@ -271,7 +271,10 @@ def test_an_input_in_a_bucket_that_is_replaced_and_restored_while_it_is_read_is_
     assert read_record(record_uri(in_bucket, "two"), {}) is None
 
 
-def test_an_input_in_a_bucket_that_is_replaced_while_it_is_open_is_not_read_on(in_bucket: Settings) -> None:
+def test_an_input_in_a_bucket_that_is_replaced_while_it_is_open_is_not_read_on(
+    in_bucket: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "_FIRST_READ_BYTES", 2)  # a small object is read as a whole when it is opened
     take_through(Copy("one").stage, "a", in_bucket)
 
     def replace_it(shard: ShardTask) -> Work:
