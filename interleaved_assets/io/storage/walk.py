@@ -57,7 +57,7 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
             if info["type"] == "directory":
                 folders.append(path)
             else:
-                found.infos[path] = _followed(fs, info) if info.get("islink") else info
+                found.infos[path] = followed(fs, info) if info.get("islink") else info
     return found
 
 
@@ -95,7 +95,7 @@ def _objects_below(fs: AbstractFileSystem, folder: str) -> dict[str, dict[str, A
     return {path: info for path, info in found.items() if not path.endswith("/")}  # empty objects represent folders
 
 
-def _followed(fs: AbstractFileSystem, link: dict[str, Any]) -> dict[str, Any]:
+def followed(fs: AbstractFileSystem, link: dict[str, Any]) -> dict[str, Any]:
     """Return the info of the file that a link leads to, whose time a listing lacks; ``link`` if it leads to no file."""
     try:
         file = fs.info(link["name"])

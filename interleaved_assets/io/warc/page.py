@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
@@ -18,6 +19,8 @@ _BLOCKS: Final = frozenset((
     "hgroup", "hr", "legend", "li", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "summary", "table",
     "tbody", "thead", "tfoot", "tr", "caption", "ul",
 ))  # fmt: skip
+_ENTERED: Final = frozenset(("a", "span", "td", "th"))
+"""Elements besides blocks whose start or end says something."""
 _PARTS: Final = {
     "nav": "navigation", "menu": "navigation", "footer": "footer", "aside": "aside", "dialog": "dialog",
     "header": "header",
@@ -146,24 +149,25 @@ class _Walk:
             elif tag == "br":
                 self._pieces.append("\n")
             elif tag and tag not in self._skipped:
-                pending.append(self._enter(tag, node.attributes))
+                if tag in _BLOCKS or tag in _ENTERED:
+                    pending.append(self._enter(tag, node))
                 child = node.last_child
                 while child is not None:
                     pending.append(child)
                     child = child.prev
         self._flush("body")
 
-    def _enter(self, tag: str, attributes: Mapping[str, str | None]) -> _Open:
+    def _enter(self, tag: str, node: LexborNode) -> _Open:
         part, is_certain = None, False
         if tag in _BLOCKS:
             self._flush(tag)
             if tag == "pre":
                 self._pre_depth += 1
-            part, is_certain = _part(tag, attributes)
+            part, is_certain = _part(tag, node.attributes)
         elif tag == "a":
             self._link_depth += 1
         elif tag == "span":
-            part, is_certain = _part(tag, attributes)
+            part, is_certain = _part(tag, node.attributes)
             if part is not None:
                 self._flush(tag)
         elif tag in ("td", "th") and self._pieces:
@@ -239,8 +243,13 @@ def _part(tag: str, attributes: Mapping[str, str | None]) -> tuple[str | None, b
     if part is not None:
         return part, tag not in ("header", "aside")
     names = f"{attributes.get('id') or ''} {attributes.get('class') or ''}"[:_SEEN_OF_NAMES].lower()
-    found = _NAMES.search(names)
-    return (found.lastgroup, False) if found else (None, False)
+    return _part_of_names(names), False
+
+
+@lru_cache(maxsize=4096)
+def _part_of_names(names: str) -> str | None:
+    found = _NAMES.search(names)  # the elements of a page mostly have the same few names
+    return found.lastgroup if found else None
 
 
 def _largest(sources: list[Mapping[str, str | None]]) -> str | None:

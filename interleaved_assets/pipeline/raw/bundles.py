@@ -15,6 +15,7 @@ from interleaved_assets.io.formats.format import ShardFormat
 from interleaved_assets.io.formats.registry import all_formats, format_by_name
 from interleaved_assets.io.storage import filesystem, join, storage_errors
 from interleaved_assets.io.storage.stamps import content_version, raw_stamp
+from interleaved_assets.io.storage.walk import followed
 from interleaved_assets.io.tar.layout import split_extension
 from interleaved_assets.settings import StorageSettings
 
@@ -86,7 +87,8 @@ def bundle_files(uri: str, storage: StorageSettings) -> dict[str, Mapping[str, A
         fs.invalidate_cache(place)
         if not fs.isdir(place):
             return None
-        infos = {info["name"].rstrip("/").rpartition("/")[2]: info for info in fs.ls(place, detail=True)}
+        found = (followed(fs, info) if info.get("islink") else info for info in fs.ls(place, detail=True))
+        infos = {info["name"].rstrip("/").rpartition("/")[2]: info for info in found}
     start = f"{bundle.folder}/" if bundle.folder else ""
     paths = [f"{start}{name}" for name, info in infos.items() if is_file(info)]
     files = bundles_of(paths, storage).get(bundle.path, [])
@@ -95,7 +97,7 @@ def bundle_files(uri: str, storage: StorageSettings) -> dict[str, Mapping[str, A
 
 def is_file(info: Mapping[str, Any]) -> bool:
     """Return whether an entry of a listing can be read as a file, which a FIFO, a socket or a device cannot."""
-    return info["type"] == "file" or bool(info.get("islink"))
+    return info["type"] != "directory" and (info["type"] != "other" or bool(info.get("islink")))
 
 
 def bundle_stamp(files: Mapping[str, Mapping[str, Any]]) -> str:

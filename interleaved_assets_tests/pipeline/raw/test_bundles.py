@@ -106,9 +106,11 @@ def test_another_file_makes_one_shard_stale_and_a_bundle_without_files_vanishes(
 def test_a_pdf_that_cannot_be_read_is_an_error_of_its_document(tmp_path: Path) -> None:
     settings = project(tmp_path, 'bundles = {pdf = 1}\n[errors]\non_materialize_error = "drop_row"\n')
     for number in range(3):
-        write_pdf(tmp_path / f"raw/{number}.pdf", [text(72, 700, f"Words of file {number}")])
+        write_pdf(tmp_path / f"{number}.pdf", [text(72, 700, f"Words of file {number}")])
+        (tmp_path / f"raw/{number}.pdf").symlink_to(tmp_path / f"{number}.pdf")
     (tmp_path / "raw/broken.pdf").write_bytes(b"%PDF-1.7 and nothing more")
     through(settings, ["pdf-0-of-1"])
+    assert states(settings) == {"pdf-0-of-1": "complete"}
     rows = pa.concat_tables(read_shard(str(tmp_path / "out/tars/pdf-0-of-1.tar"))).to_pylist()
     assert {row["sample_id"] for row in rows} == {"0.pdf", "1.pdf", "2.pdf"}
     (dropped,) = pq.read_table(tmp_path / "out/dropped/normalized/pdf-0-of-1.parquet").to_pylist()
