@@ -13,6 +13,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.selection.filters import BUILT_IN
 from interleaved_assets.selection.settings import bound_settings
 from interleaved_assets.settings import Settings
+from interleaved_assets.settings.sections import fields_of
 from interleaved_assets_tests.documents import project
 
 REPOSITORY = Path(__file__).parents[1]
@@ -77,7 +78,7 @@ def test_the_architecture_has_one_line_for_every_folder() -> None:
 def names_of_settings(model: type[BaseModel], prefix: str = "") -> set[str]:
     """Every setting by its dotted name."""
     found: set[str] = set()
-    for name, field in model.model_fields.items():
+    for name, field in fields_of(model).items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             found |= names_of_settings(inner, f"{prefix}{name}.")

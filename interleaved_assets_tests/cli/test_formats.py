@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_samples(folder / "raw")
     bound = "[selection]\nmin_short_side = 100000\n"  # drops each image
     light = "[pages]\nenabled = false\n[run]\npictures = false\n"
-    project(folder, f'[reading.urls]\nimage_store = "store"\n{light}{bound}')
+    project(folder, f'image_bytes = "referenced"\n[reading.urls]\nimage_store = "store"\n{light}{bound}')
     assert main(["--settings", str(folder / "interleaved.toml"), "run"]) == 0
     return folder
 

@@ -6,6 +6,7 @@ import pytest
 from interleaved_assets.io.storage.limits import LIMITS, check_limits
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings, load_settings_or_defaults, settings_path
+from interleaved_assets.settings.sections import fields_of
 
 
 def write(folder: Path, text: str) -> Path:
@@ -128,7 +129,7 @@ def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_every_setting_says_what_it_means_and_its_default() -> None:
     def leaves(model: type, prefix: str = "") -> list[tuple[str, str | None]]:
         found = []
-        for name, field in model.model_fields.items():
+        for name, field in fields_of(model).items():
             if hasattr(field.annotation, "model_fields"):
                 found += leaves(field.annotation, f"{prefix}{name}.")
             else:

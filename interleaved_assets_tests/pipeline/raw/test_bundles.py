@@ -13,7 +13,7 @@ from interleaved_assets.cli import main
 from interleaved_assets.io import read_shard
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.raw.bundles import bundles_of
-from interleaved_assets.pipeline.raw.listing import list_raw_files, list_raw_shards
+from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_files, list_raw_shards, raw_content_version
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
@@ -21,6 +21,7 @@ from interleaved_assets.pipeline.status.vanished import vanished_shards
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project, sharp_image
 from interleaved_assets_tests.io.pdfs import text, write_pdf
+from interleaved_assets_tests.s3 import S3Server
 
 BUNDLES = "bundles = {images = 2, pdf = 3}\n[selection]\nmin_sharpness = 0\n"
 
@@ -120,3 +121,20 @@ def test_a_pdf_that_cannot_be_read_is_an_error_of_its_document(tmp_path: Path) -
 def test_a_format_whose_files_cannot_be_bundled_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="files of tar cannot be bundled; those of pdf, images can"):
         project(tmp_path, "bundles = {tar = 4}\n")
+
+
+def test_a_bundle_in_a_bucket_is_as_it_is_now_whatever_was_listed(
+    tmp_path: Path, s3_server: S3Server, bucket: str
+) -> None:
+    storage = project(tmp_path, BUNDLES).storage
+    storage = storage.model_copy(update={"raw_root": f"{bucket}/raw", "options": s3_server.storage_options})
+    stamps = set()
+    for number in range(3):
+        s3_server.fs.pipe_file(f"{bucket}/raw/photos/{number}.png", sharp_image(number))
+        listed = list(list_raw_shards(storage))
+        for shard in listed:
+            found = find_raw_shard(shard.key, storage)
+            assert found == shard
+            assert raw_content_version(found, storage) == shard.stamp
+        stamps.add(tuple(shard.stamp for shard in listed))
+    assert len(stamps) == 3
