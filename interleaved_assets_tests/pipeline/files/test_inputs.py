@@ -18,11 +18,11 @@ def test_names_are_paths_below_what_was_given(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
-    assert names(str(tmp_path)) == ["a", "deep/b", "deep/c.d"]
-    assert names(".") == ["a", "deep/b", "deep/c.d"]
-    assert names("deep/*") == ["b", "c.d"]
+    assert names(str(tmp_path)) == ["a", "deep/b", "deep/c.d.parquet"]
+    assert names(".") == ["a", "deep/b", "deep/c.d.parquet"]
+    assert names("deep/*") == ["b", "c.d.parquet"]
     assert names("*/b.tar.gz") == ["deep/b"]
-    assert names("deep/b.tar.gz", "other.txt", "deep") == ["b", "other.txt", "c.d"]
+    assert names("deep/b.tar.gz", "other.txt", "deep") == ["b", "other.txt", "c.d.parquet"]
     # what is named is taken
     assert names("_hidden/x.tar", "_hidden") == ["x"]
 
