@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from s3fs import S3FileSystem
 
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.metadata import version_tags
@@ -46,6 +47,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> str:
         "AWS_MAX_ATTEMPTS": "1",
     }.items():
         monkeypatch.setenv(name, value)
+    S3FileSystem.clear_instance_cache()  # one that another test made without these credentials
     return f"127.0.0.1:{port}"
 
 

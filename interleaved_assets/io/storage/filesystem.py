@@ -200,7 +200,8 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
         and _is_transient(cause)
     ):
         error = cause  # fsspec's http raises FileNotFoundError also if the host does not answer
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    reason = " ".join(said.split())  # botocore's messages may have several lines
     if type(error).__name__ == "FileExpired":  # s3fs: the object has another ETag than when it was opened
         return StorageUnavailable(f"{uri} changed while it was read. Read it again once it is complete.")
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
