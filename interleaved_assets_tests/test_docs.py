@@ -152,7 +152,6 @@ def test_the_hours_it_names_are_those_of_the_schedules(tmp_path: Path) -> None:
 def test_the_readme_names_each_filter_with_its_settings() -> None:
     table = [line.split("|") for line in (REPOSITORY / "README.md").read_text().splitlines() if line.startswith("| `")]
     settings_of = {name: cells[2] for cells in table for name in re.findall(r"`(\w+)`", cells[1])}
-    of_counts = {"images", "words"}  # of documents, like the bounds of [selection.document]
-    for name in BUILT_IN.keys() - of_counts:
+    for name in BUILT_IN:
         for setting in filter(None, bound_settings(name)):
             assert f"`{setting}`" in settings_of.get(name, ""), f"{name}: {setting} is not in the table of filters"
