@@ -74,6 +74,8 @@ def loaded(browser: Browser, live: LiveDagster) -> None:
         keep(page, "own-data-backfill-dialog")
         page.get_by_role("button", name="Launch backfill").click()
         expect(page.get_by_text("Created backfill")).to_be_visible()
+        # the sensor's run has materialized both shards; a test that deletes one of them would fail the backfill's run
+        live.wait_for(live.is_idle, "the end of the backfill")
         page.goto("/assets/final_tars?view=partitions")
         appears(live, page.get_by_text("Materialized (2)"))
 
