@@ -284,6 +284,7 @@ def test_a_command_waits_for_no_import_that_it_does_without(tmp_path: Path) -> N
     (tmp_path / "raw").mkdir()
     (tmp_path / "own.toml").write_text('[storage]\nraw_root = "raw"\noutput_root = "out"\n')
     environment = {**os.environ, "INTERLEAVED_SETTINGS": "own.toml"}
+    environment.pop("DAGSTER_HOME", None)  # of an instance, whose partitions forget would remove with Dagster
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
