@@ -34,7 +34,7 @@ _OWN_COLOURS: Final = re.compile(rb"/Decode\s*\[|/ColorTransform")
 
 
 class Marks(NamedTuple):
-    """What the dictionaries of a file's images may say; they are never compressed, so that none is overlooked."""
+    """Keys that the dictionaries of a file's images may have. They are never compressed, so none is overlooked."""
 
     masks: bool = True
     own_colours: bool = True

@@ -37,7 +37,7 @@ class Parser:
         self._in: IO[bytes] = self._process.stdin
         self._out: IO[bytes] = self._process.stdout
         self.is_idle = True
-        """Whether the last file was read to its end."""
+        """True if the last file was read to its end."""
 
     def frames(self, path: Path, settings: PdfSettings) -> Iterator[Frame]:
         """Yield the frames of a file, the last of which has ``ended`` with the reason if its parser ended early."""

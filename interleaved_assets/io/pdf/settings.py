@@ -29,7 +29,7 @@ class PdfSettings(BaseModel):
     model: str = ""
     """Name of the model at model_url. Default empty."""
     model_pages: Literal["all", "without_text"] = "all"
-    """Which pages it reads: all, or those without a text layer. Default all."""
+    """Pages that it reads: all, or those without a text layer. Default all."""
     model_seconds: float = Field(default=120, gt=0, le=3600)
     """Seconds that it may take for a page; a request that fails is sent three times at most. Default 120."""
 

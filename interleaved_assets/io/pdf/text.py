@@ -14,7 +14,7 @@ from interleaved_assets.io.pdf.layout import Box, Line
 from interleaved_assets.io.pdf.objects import Matrix
 
 _WRAPPED: Final = (0xFFFE, 0x02)
-"""What PDFium writes for a hyphen at the end of a line; no line end follows."""
+"""Characters that PDFium writes for a hyphen at the end of a line; no line end follows."""
 _ENDS: Final = (0x0A, 0x0D, *_WRAPPED)
 _SPACES: Final = tuple(code for code in range(0x3001) if chr(code).isspace() and code not in _ENDS)
 _APART: Final = 0.7

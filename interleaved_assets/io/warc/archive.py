@@ -34,7 +34,7 @@ class PageRecord:
 
 @dataclass
 class ArchiveIndex:
-    """What an archive holds.
+    """Contents of an archive.
 
     Attributes:
         pages: the HTML responses with a status from 200 to 299, in the order of the file.

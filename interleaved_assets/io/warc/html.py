@@ -46,9 +46,9 @@ class DecodedPage(NamedTuple):
 
     html: str
     is_guessed: bool = False
-    """Whether nothing names the charset, and the frequency of its characters decided."""
+    """True if nothing names the charset, so that the frequency of characters decided."""
     has_replaced: bool = False
-    """Whether U+FFFD is in the place of bytes that the charset does not have."""
+    """True if U+FFFD replaces bytes that the charset does not have."""
 
 
 def decode_html(body: bytes, charset: str | None) -> DecodedPage:
