@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from interleaved_assets.scoring.protocol.settings import DocumentSettings
     from interleaved_assets.scoring.texts.batch import Numbers, TextBatch
-    from interleaved_assets.scoring.texts.repeats import Groups
 
 _WORDS: Final = 5
 _CHARACTERS: Final = 10
@@ -74,15 +73,12 @@ def _repeated_words(batch: "TextBatch") -> "np.ndarray":
     runs = run_hashes(words.hashes, _WORDS)
     places = np.arange(len(runs))
     found: list[np.ndarray] = []
-    for owner, count, total in (
-        (words.document, batch.documents, words.per_document),
-        (words.text, batch.texts, words.per_text),
-    ):
+    for owner, total in ((words.document, words.per_document), (words.text, words.per_text)):
         # a run that a text repeats is repeated in its document too
         places = places[owner[places] == owner[places + _WORDS - 1]]
-        repeats = find_repeats(runs[places], owner[places], places)
-        places = np.sort(repeats.places)
-        repeated = np.bincount(owner[places], minlength=count)
+        counts = np.bincount(owner[places], minlength=len(total))
+        places = find_repeats(runs[places], counts, places).places
+        repeated = np.bincount(owner[places], minlength=len(total))
         found.append(repeated / np.maximum(total - _WORDS + 1, 1))
     return batch.rows_from(*found)
 
@@ -90,40 +86,36 @@ def _repeated_words(batch: "TextBatch") -> "np.ndarray":
 def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
     import numpy as np
 
-    from interleaved_assets.scoring.texts.repeats import Groups, repeated_groups
+    from interleaved_assets.scoring.texts.repeats import find_repeats
     from interleaved_assets.scoring.texts.words import span_hashes
 
     of_documents = np.maximum(batch.document_ends - batch.document_starts - _CHARACTERS + 1, 0)
     of_texts = np.maximum(batch.lengths - _CHARACTERS + 1, 0)
     runs = span_hashes(batch).of_length(_CHARACTERS)
-    # after the runs within a text are those that leave it, and after those of a document those that leave it too
-    last = batch.document_starts + of_documents
-    of_text = batch.document_of_text
-    inside, begin, end = of_texts > 0, batch.starts, np.minimum(last[of_text], np.append(batch.starts[1:], len(runs)))
-    edges = np.column_stack([begin, begin + of_texts, np.maximum(end, begin + of_texts)]).ravel()
-    owner = np.column_stack([of_text, of_text, np.full(batch.texts, batch.documents)]).ravel()
-    number = np.where(inside, np.arange(batch.texts) - batch.first_text[of_text] + 1, 0)
-    part = np.column_stack([number, number * 0, number * 0]).ravel()
-    counts = np.diff(np.minimum(edges, len(runs)), append=len(runs))
-    groups, groups_of_parts = repeated_groups(runs, owner, part, counts)
-    within = groups.owners < batch.documents
-    groups = Groups(groups.owners[within], groups.sizes[within])
-    text = batch.first_text[groups_of_parts.owners >> 32] + (groups_of_parts.owners & 0xFFFFFFFF) - 1
-    return batch.rows_from(
-        _share_of_largest(groups, of_documents), _share_of_largest(Groups(text, groups_of_parts.sizes), of_texts)
-    )
+    # after the runs within a document are those that leave it
+    edges = np.column_stack([batch.document_starts, batch.document_starts + of_documents]).ravel()
+    edges = np.maximum.accumulate(np.minimum(edges, len(runs)))  # a document without texts begins anywhere
+    repeats = find_repeats(runs, np.diff(edges, append=len(runs)))
+    within = (repeats.owners & 1) == 0
+    share_in_documents = _share_of_largest(repeats.owners[within] >> 1, repeats.sizes[within], of_documents)
+    # a run that a text repeats is repeated in its document too
+    text = np.searchsorted(batch.starts, repeats.places, side="right") - 1
+    inside = repeats.places < (batch.starts + of_texts)[text]
+    counts = np.bincount(text[inside], minlength=batch.texts)
+    repeats = find_repeats(repeats.group[inside].astype(np.uint64), counts)
+    return batch.rows_from(share_in_documents, _share_of_largest(repeats.owners, repeats.sizes, of_texts))
 
 
-def _share_of_largest(groups: "Groups", total: "Numbers") -> "np.ndarray":
+def _share_of_largest(owners: "Numbers", sizes: "Numbers", total: "Numbers") -> "np.ndarray":
     """Return the share of the runs that are in the largest groups: as many as the square root of all kinds."""
     import numpy as np
 
     from interleaved_assets.scoring.texts.repeats import sum_of_largest
 
-    count = np.bincount(groups.owners, minlength=len(total))
-    kinds = total - np.bincount(groups.owners, weights=groups.sizes, minlength=len(total)) + count
+    count = np.bincount(owners, minlength=len(total))
+    kinds = total - np.bincount(owners, weights=sizes, minlength=len(total)) + count
     most = np.minimum(np.sqrt(kinds).astype(np.int64), count)
-    return sum_of_largest(groups, most) / np.maximum(total, 1)
+    return sum_of_largest(owners, sizes, most) / np.maximum(total, 1)
 
 
 def _prepare(settings: "DocumentSettings") -> MeasureTexts:

@@ -64,20 +64,20 @@ def _runs(batch: "TextBatch", characters: "np.ndarray") -> "list[np.ndarray]":
     words = words_of(batch)
     before = np.append(0, np.cumsum(words.lengths))
     first = np.cumsum(words.per_document) - words.per_document
-    top = find_repeats(lower_words_of(batch).hashes, words.document)
+    top = find_repeats(lower_words_of(batch).hashes, words.per_document)
     found = [share(most_frequent(top, batch.documents, first)[1] * (words.per_document > 0), words.per_document)]
     of_words, of_runs = [], []
-    # a run of words can only occur twice if the runs one word shorter, at its start and after it, do
-    repeated, runs = np.ones(len(words.hashes), dtype=bool), words.hashes
-    for length in range(1, _DUPLICATE[-1] + 1):
-        ends = len(words.hashes) - length + 1
-        places = np.flatnonzero(repeated[: max(ends, 0)])
-        places = places[words.document[places] == words.document[places + length - 1]]
+    runs, repeats = longer_runs(words.hashes, words.hashes, 1), top
+    for length in range(2, _DUPLICATE[-1] + 1):
         runs = longer_runs(runs, words.hashes, length)
-        repeats = find_repeats(runs[places], words.document[places], places)
-        of_length = np.zeros(len(words.hashes) + 1, dtype=bool)
-        of_length[repeats.places] = True
-        repeated = of_length[:-1] & of_length[1:]
+        # a run can only occur twice if the runs one word shorter, at its start and after it, do, which includes those
+        # that differ in case alone
+        places = repeats.places[:-1][np.diff(repeats.places) == 1]
+        places = places[: np.searchsorted(places, len(runs))]
+        of_document = words.document[places]
+        inside = of_document == words.document[places + length - 1]
+        places, of_document = places[inside], of_document[inside]
+        repeats = find_repeats(runs[places], np.bincount(of_document, minlength=batch.documents), places)
         if length in _TOP:
             place, count = most_frequent(repeats, batch.documents, first)
             has_run = words.per_document >= length

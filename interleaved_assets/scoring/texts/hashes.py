@@ -96,14 +96,6 @@ def longer_runs(shorter: Hashes, words: Hashes, length: int) -> Hashes:
     return found
 
 
-def owned(identities: Hashes, owners: Places) -> Hashes:
-    """Return hashes that are equal if identity and owner are; their first bits depend on all bits of these."""
-    found = owners.astype(np.uint64)
-    found *= np.uint64(_BASE)
-    found += identities
-    return mixed(found)
-
-
 def mixed(values: Hashes) -> Hashes:
     """Return other hashes for these, whose first bits depend on all bits."""
     found = values ^ (values >> np.uint64(32))

@@ -1,77 +1,112 @@
-"""Groups of equal elements within a document, such as repeated lines or runs of words."""
+"""Groups of equal elements within a document or a text, such as repeated lines or runs of words.
 
-from typing import NamedTuple
+Elements are in the order of their owners: ``counts`` has the number of elements of each.
+"""
+
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interleaved_assets.scoring.texts.hashes import Hashes, Places, mixed, owned
+from interleaved_assets.scoring.texts.hashes import Hashes, Places, mixed
 
-_SIZE_BITS = 32
+_SIZE_BITS: Final = 32
 """Bits for the size of a group, which is below the number of characters of a batch."""
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_PIECE: Final = 2**16
+"""Elements that are grouped at once, if an owner has no more: their arrays stay in a processor's cache."""
+_FEWEST: Final = 2
+"""Elements of the smallest group."""
 
 
 class Repeats(NamedTuple):
-    """The elements that occur more than once in their owner, group by group of equal ones, each in ascending order."""
+    """The elements that occur more than once in their owner."""
 
     places: Places
-    """The element's place among all elements."""
+    """The element's place among all elements, in ascending order."""
     group: Places
-    """The number of its group."""
+    """The number of its group: groups are in the order of their first elements."""
     sizes: Places
     """Number of elements of each group."""
     owners: Places
     """The owner of each group."""
     firsts: Places
     """The place of the first element of each group."""
-
-    def later(self) -> Places:
-        """Return the places of all elements but the first of each group."""
-        is_later = np.ones(len(self.places), dtype=bool)
-        is_later[np.cumsum(self.sizes) - self.sizes] = False
-        return self.places[is_later]
+    later: Places
+    """The places of all elements but the first of each group."""
 
 
-def find_repeats(identities: Hashes, owners: Places, among: Places | None = None) -> Repeats:
+def find_repeats(identities: Hashes, counts: Places, among: Places | None = None) -> Repeats:
     """Return the elements with the identity of another element of the same owner.
 
-    ``among`` are the places of the elements; by default ``identities`` and ``owners`` are those of all elements.
+    ``among`` are the places of the elements; by default ``identities`` and ``counts`` are those of all elements.
     """
-    order, follows = sorted_equals(owned(identities, owners))
-    repeated = follows.copy()
-    repeated[:-1] |= follows[1:]
-    elements, begins = order[repeated], ~follows[repeated]
-    places = elements if among is None else among[elements]
-    starts = np.flatnonzero(begins)
-    return Repeats(
-        places,
-        np.cumsum(begins) - 1,
-        np.diff(starts, append=len(places)),
-        owners[elements[starts]],
-        places[starts],
-    )
+    later, earliest = later_equals(identities, counts)
+    repeated = np.zeros(len(identities), dtype=bool)
+    repeated[earliest] = True
+    firsts = np.flatnonzero(repeated)
+    repeated[later] = True
+    number = np.empty(len(identities), dtype=np.int64)
+    number[firsts] = np.arange(len(firsts))
+    number[later] = number[earliest]
+    places = np.flatnonzero(repeated)
+    group = number[places]
+    owners = np.searchsorted(np.cumsum(counts), firsts, side="right")
+    sizes = np.bincount(group, minlength=len(firsts))
+    if among is not None:
+        places, firsts, later = among[places], among[firsts], among[later]
+    return Repeats(places, group, sizes, owners, firsts, later)
 
 
-def sorted_equals(keys: Hashes) -> tuple[Places, NDArray[np.bool_]]:
-    """Return the places of the keys in a stable order, and which of them have the key of the one before.
+def later_equals(identities: Hashes, counts: Places) -> tuple[Places, Places]:
+    """Return the elements that an equal one of the same owner precedes, and the first of those equal to each.
 
-    The first bits of a key and its place are sorted as one number, which is ten times as fast as a stable sort of
-    places. Where two keys differ in their last bits alone, which is rare, the keys are sorted so.
+    Both are places, the first in ascending order.
     """
-    bits = np.uint64(max(len(keys).bit_length(), 1))
-    packed = keys >> bits
-    packed <<= bits
-    packed |= np.arange(len(keys), dtype=np.uint64)
-    packed.sort()
-    order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
-    packed >>= bits
-    follows = np.zeros(len(keys), dtype=bool)
-    np.equal(packed[1:], packed[:-1], out=follows[1:])
-    later = np.flatnonzero(follows)
-    if not np.array_equal(keys[order[later]], keys[order[later - 1]]):
-        order = np.argsort(keys, kind="stable")
-        follows[1:] = keys[order[1:]] == keys[order[:-1]]
-    return order, follows
+    ends = np.cumsum(counts)
+    later, earliest, owner, begin = [], [], 0, 0
+    while begin < len(identities):
+        # the owners that end within a piece, and at least one
+        following = max(int(np.searchsorted(ends, begin + _PIECE, side="right")), owner + 1)
+        end = int(ends[following - 1])
+        first = _first_equals(identities[begin:end], counts[owner:following])
+        places = np.flatnonzero(first != np.arange(len(first)))
+        later.append(places + begin)
+        earliest.append(first[places] + begin)
+        owner, begin = following, end
+    nothing = np.zeros(0, dtype=np.int64)
+    return np.concatenate([nothing, *later]), np.concatenate([nothing, *earliest])
+
+
+def _first_equals(identities: Hashes, counts: Places) -> Places:
+    """Return for each element the place of the first one of the same owner that equals it.
+
+    This is a hash table of arrays, several times as fast as a sort. Each owner has slots of its own. In each round, a slot
+    is taken by the first of the elements that belong there; those that equal it are done, and the others go to another
+    slot in the next round.
+    """
+    first = None
+    left = np.arange(len(identities))
+    bits = np.frexp(counts)[1] + 1  # twice as many slots as elements, or more
+    slots = np.left_shift(1, bits)
+    base, mask = np.repeat(np.cumsum(slots) - slots, counts), np.repeat(slots - 1, counts)
+    table = np.empty(int(slots.sum()), dtype=np.int64)
+    wanted, keys = identities, identities * _ODD
+    while True:
+        slot = (keys >> np.uint64(32)).view(np.int64)
+        slot &= mask
+        slot += base
+        table[slot[::-1]] = left[::-1]  # the last assignment to a slot counts
+        found = np.take(table, slot)
+        other = np.flatnonzero(np.take(identities, found) != wanted)
+        if first is None:
+            first = found
+        else:
+            first[left] = found
+        if not len(other):
+            return first
+        left, wanted, base, mask = left[other], wanted[other], base[other], mask[other]
+        keys = mixed(keys[other])
 
 
 def most_frequent(repeats: Repeats, owners: int, default: Places) -> tuple[Places, Places]:
@@ -81,74 +116,29 @@ def most_frequent(repeats: Repeats, owners: int, default: Places) -> tuple[Place
     element of each owner, for those in which none is repeated.
     """
     place, count = default.copy(), np.ones(owners, dtype=np.int64)
-    # the last assignment counts: the largest group, and of those the one that begins first
-    order = np.lexsort((-repeats.firsts, repeats.sizes))
-    place[repeats.owners[order]] = repeats.firsts[order]
-    count[repeats.owners[order]] = repeats.sizes[order]
+    if len(repeats.sizes):
+        begins = np.flatnonzero(np.diff(repeats.owners, prepend=-1))
+        keys = (repeats.sizes << _SIZE_BITS) - np.arange(len(repeats.sizes))
+        largest = -np.maximum.reduceat(keys, begins) & (2**_SIZE_BITS - 1)
+        owner = repeats.owners[begins]
+        place[owner], count[owner] = repeats.firsts[largest], repeats.sizes[largest]
     return place, count
 
 
-class Groups(NamedTuple):
-    """Groups of equal elements of an owner: the owner of each, and its size."""
-
-    owners: Places
-    sizes: Places
-
-
-def repeated_groups(identities: Hashes, owners: Places, parts: Places, counts: Places) -> tuple[Groups, Groups]:
-    """Return the groups of equal elements within an owner, and those within a part of an owner.
-
-    One sort finds both. This is faster than :func:`find_repeats`, and does not tell where the elements are.
-
-    Args:
-        owners, parts: owner and part of runs of elements that have the same; ``counts`` has the elements of each run. A
-            part is numbered within its owner from 1 on; 0 is no part.
-
-    Returns:
-        The owners of the second groups are owner and part, in the upper and lower 32 bits.
-    """
-    high = np.uint64(64 - max(_bits(owners), 1))
-    low = np.uint64(max(_bits(parts), 1))
-    keys = mixed(identities)
-    keys >>= np.uint64(64) - high + low
-    keys <<= low
-    keys |= np.repeat((owners.astype(np.uint64) << high) | parts.astype(np.uint64), counts)
+def sum_of_largest(owners: Places, sizes: Places, most: Places) -> Places:
+    """Return for each owner the number of elements in its ``most`` largest groups; ``owners`` are ascending."""
+    # most groups are of the smallest size, and need no sort
+    large = sizes > _FEWEST
+    keys = (owners[large] << _SIZE_BITS) + (2**_SIZE_BITS - 1 - sizes[large])
     keys.sort()
-    of_parts = _groups(np.flatnonzero(keys[1:] == keys[:-1]))
-    first = keys[of_parts.owners]
-    part = first & ((np.uint64(1) << low) - np.uint64(1))
-    in_part = part > 0
-    owner = (((first >> high) << np.uint64(_SIZE_BITS)) | part)[in_part]
-    keys >>= low
-    of_owners = _groups(np.flatnonzero(keys[1:] == keys[:-1]))
-    whole = keys[of_owners.owners] >> (high - low)
-    return (
-        Groups(whole.astype(np.int64), of_owners.sizes),
-        Groups(owner.astype(np.int64), of_parts.sizes[in_part]),
-    )
-
-
-def _groups(follows: Places) -> Groups:
-    """Return the first place and the size of each run of elements that equal the one after them."""
-    begins = np.flatnonzero(np.diff(follows, prepend=-2) > 1)
-    return Groups(follows[begins], np.diff(begins, append=len(follows)) + 1)
-
-
-def _bits(numbers: Places) -> int:
-    """Return the bits of the largest of some numbers."""
-    return int(numbers.max()).bit_length() if len(numbers) else 0
-
-
-def sum_of_largest(groups: Groups, most: Places) -> Places:
-    """Return for each owner the number of elements in its ``most`` largest groups."""
-    # an owner's groups together, the largest first
-    keys = (groups.owners << _SIZE_BITS) + (2**_SIZE_BITS - 1 - groups.sizes)
-    keys.sort()
-    owners = keys >> _SIZE_BITS
-    rank = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    taken = rank < most[owners]
+    owner = keys >> _SIZE_BITS
+    counts = np.bincount(owner, minlength=len(most))
+    rank = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
+    taken = rank < most[owner]
     largest = 2**_SIZE_BITS - 1 - (keys[taken] & (2**_SIZE_BITS - 1))
-    return np.bincount(owners[taken], weights=largest, minlength=len(most)).astype(np.int64)
+    found = np.bincount(owner[taken], weights=largest, minlength=len(most)).astype(np.int64)
+    small = np.bincount(owners[~large], minlength=len(most))
+    return found + _FEWEST * np.minimum(small, np.maximum(most - counts, 0))
 
 
 def skipping_duplicates(repeats: Repeats, length: int) -> NDArray[np.int64]:
@@ -157,12 +147,10 @@ def skipping_duplicates(repeats: Repeats, length: int) -> NDArray[np.int64]:
     A run of ``length`` words is a duplicate if an equal run came before. The next run then begins after it, so that no
     word counts twice. Only runs that occur more than once are visited.
     """
-    order = np.argsort(repeats.places, kind="stable")
-    places, groups = repeats.places[order], repeats.group[order]
-    seen = np.zeros(len(repeats.sizes), dtype=bool)
+    seen = bytearray(len(repeats.sizes))
     found: list[int] = []
     free = -1
-    for place, group in zip(places.tolist(), groups.tolist(), strict=True):
+    for place, group in zip(repeats.places.tolist(), repeats.group.tolist(), strict=True):
         if place < free:
             continue
         if seen[group]:
