@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from interleaved_assets.scoring.protocol.settings import DocumentSettings
     from interleaved_assets.scoring.texts.batch import Numbers, TextBatch
+    from interleaved_assets.scoring.texts.repeats import Repeats
 
 _WORDS: Final = 5
 _CHARACTERS: Final = 10
@@ -89,29 +90,37 @@ def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
     from interleaved_assets.scoring.texts.repeats import find_repeats
     from interleaved_assets.scoring.texts.words import span_hashes
 
-    of_documents = np.maximum(batch.document_ends - batch.document_starts - _CHARACTERS + 1, 0)
-    of_texts = np.maximum(batch.lengths - _CHARACTERS + 1, 0)
     runs = span_hashes(batch).of_length(_CHARACTERS)
-    # after the runs within a document are those that leave it
-    edges = np.column_stack([batch.document_starts, batch.document_starts + of_documents]).ravel()
-    edges = np.maximum.accumulate(np.minimum(edges, len(runs)))  # a document without texts begins anywhere
-    repeats = find_repeats(runs, np.diff(edges, append=len(runs)))
-    within = (repeats.owners & 1) == 0
-    share_in_documents = _share_of_largest(repeats.owners[within] >> 1, repeats.sizes[within], of_documents)
+    of_documents = np.maximum(batch.document_ends - batch.document_starts - _CHARACTERS + 1, 0)
+    repeats = find_repeats(runs, _counts_within(batch.document_starts, of_documents, np.arange(len(runs))))
+    share_in_documents = _share_of_largest(repeats, of_documents)
     # a run that a text repeats is repeated in its document too
-    text = np.searchsorted(batch.starts, repeats.places, side="right") - 1
-    inside = repeats.places < (batch.starts + of_texts)[text]
-    counts = np.bincount(text[inside], minlength=batch.texts)
-    repeats = find_repeats(repeats.group[inside].astype(np.uint64), counts)
-    return batch.rows_from(share_in_documents, _share_of_largest(repeats.owners, repeats.sizes, of_texts))
+    of_texts = np.maximum(batch.lengths - _CHARACTERS + 1, 0)
+    counts = _counts_within(batch.starts, of_texts, repeats.places)
+    repeats = find_repeats(repeats.group.view(np.uint64), counts)
+    return batch.rows_from(share_in_documents, _share_of_largest(repeats, of_texts))
 
 
-def _share_of_largest(owners: "Numbers", sizes: "Numbers", total: "Numbers") -> "np.ndarray":
-    """Return the share of the runs that are in the largest groups: as many as the square root of all kinds."""
+def _counts_within(starts: "Numbers", lengths: "Numbers", places: "Numbers") -> "Numbers":
+    """Return how many of the ascending ``places`` are in the first span, between it and the second, in that, and so on."""
+    import numpy as np
+
+    edges = np.column_stack([starts, starts + lengths]).ravel()
+    np.maximum.accumulate(edges, out=edges)  # an empty span may begin anywhere
+    return np.diff(np.searchsorted(places, edges), append=len(places))
+
+
+def _share_of_largest(repeats: "Repeats", total: "Numbers") -> "np.ndarray":
+    """Return the share of the runs that are in the largest groups: as many as the square root of all kinds.
+
+    The owners are those of :func:`_counts_within`: every second one is a span.
+    """
     import numpy as np
 
     from interleaved_assets.scoring.texts.repeats import sum_of_largest
 
+    within = repeats.owners & 1 == 0
+    owners, sizes = repeats.owners[within] >> 1, repeats.sizes[within]
     count = np.bincount(owners, minlength=len(total))
     kinds = total - np.bincount(owners, weights=sizes, minlength=len(total)) + count
     most = np.minimum(np.sqrt(kinds).astype(np.int64), count)

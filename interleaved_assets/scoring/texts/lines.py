@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from interleaved_assets.scoring.texts.batch import SEPARATOR, Numbers, TextBatch, count_within
 from interleaved_assets.scoring.texts.characters import LINE_END, is_of
-from interleaved_assets.scoring.texts.repeats import later_equals
+from interleaved_assets.scoring.texts.repeats import earlier_equals
 from interleaved_assets.scoring.texts.words import span_hashes, spans_of, words_of
 
 _CARRIAGE_RETURN = ord("\r")
@@ -178,16 +178,16 @@ def _in_rows(batch: TextBatch, places: Numbers) -> Numbers:
 
 
 def repeated_spans(batch: TextBatch, starts: Numbers, ends: Numbers) -> Repeated:
-    """Return which of these spans came before in their document; all are inside of documents."""
+    """Return which of these spans come again in their document; all are inside of documents."""
     owner = document_of(batch, starts)
     count = batch.documents
     elements = np.bincount(owner, minlength=count)
-    later, _ = later_equals(span_hashes(batch).of(starts, ends), elements)
+    earlier, _ = earlier_equals(span_hashes(batch).of(starts, ends), elements)
     lengths = ends - starts
     return Repeated(
         elements,
-        np.bincount(owner[later], minlength=count),
-        np.bincount(owner[later], weights=lengths[later], minlength=count).astype(np.int64),
+        np.bincount(owner[earlier], minlength=count),
+        np.bincount(owner[earlier], weights=lengths[earlier], minlength=count).astype(np.int64),
     )
 
 

@@ -25,15 +25,11 @@ class Repeats(NamedTuple):
     places: Places
     """The element's place among all elements, in ascending order."""
     group: Places
-    """The number of its group: groups are in the order of their first elements."""
+    """The number of its group: the groups of an owner follow each other."""
     sizes: Places
     """Number of elements of each group."""
     owners: Places
     """The owner of each group."""
-    firsts: Places
-    """The place of the first element of each group."""
-    later: Places
-    """The places of all elements but the first of each group."""
 
 
 def find_repeats(identities: Hashes, counts: Places, among: Places | None = None) -> Repeats:
@@ -41,70 +37,69 @@ def find_repeats(identities: Hashes, counts: Places, among: Places | None = None
 
     ``among`` are the places of the elements; by default ``identities`` and ``counts`` are those of all elements.
     """
-    later, earliest = later_equals(identities, counts)
+    earlier, last = earlier_equals(identities, counts)
     repeated = np.zeros(len(identities), dtype=bool)
-    repeated[earliest] = True
-    firsts = np.flatnonzero(repeated)
-    repeated[later] = True
+    repeated[last] = True
+    lasts = np.flatnonzero(repeated)
+    repeated[earlier] = True
     number = np.empty(len(identities), dtype=np.int64)
-    number[firsts] = np.arange(len(firsts))
-    number[later] = number[earliest]
+    number[lasts] = np.arange(len(lasts))
+    number[earlier] = number[last]
     places = np.flatnonzero(repeated)
     group = number[places]
-    owners = np.searchsorted(np.cumsum(counts), firsts, side="right")
-    sizes = np.bincount(group, minlength=len(firsts))
-    if among is not None:
-        places, firsts, later = among[places], among[firsts], among[later]
-    return Repeats(places, group, sizes, owners, firsts, later)
+    owners = np.repeat(np.arange(len(counts)), np.diff(np.searchsorted(lasts, np.append(0, np.cumsum(counts)))))
+    sizes = np.bincount(group, minlength=len(lasts))
+    return Repeats(places if among is None else among[places], group, sizes, owners)
 
 
-def later_equals(identities: Hashes, counts: Places) -> tuple[Places, Places]:
-    """Return the elements that an equal one of the same owner precedes, and the first of those equal to each.
+def earlier_equals(identities: Hashes, counts: Places) -> tuple[Places, Places]:
+    """Return the elements that an equal one of the same owner follows, and the last of those equal to each.
 
     Both are places, the first in ascending order.
     """
     ends = np.cumsum(counts)
-    later, earliest, owner, begin = [], [], 0, 0
+    earlier, lasts, owner, begin = [], [], 0, 0
     while begin < len(identities):
         # the owners that end within a piece, and at least one
         following = max(int(np.searchsorted(ends, begin + _PIECE, side="right")), owner + 1)
         end = int(ends[following - 1])
-        first = _first_equals(identities[begin:end], counts[owner:following])
-        places = np.flatnonzero(first != np.arange(len(first)))
-        later.append(places + begin)
-        earliest.append(first[places] + begin)
+        last = _last_equals(identities[begin:end], counts[owner:following])
+        places = np.flatnonzero(last != np.arange(len(last)))
+        earlier.append(places + begin)
+        lasts.append(last[places] + begin)
         owner, begin = following, end
+    if len(earlier) == 1:
+        return earlier[0], lasts[0]
     nothing = np.zeros(0, dtype=np.int64)
-    return np.concatenate([nothing, *later]), np.concatenate([nothing, *earliest])
+    return np.concatenate([nothing, *earlier]), np.concatenate([nothing, *lasts])
 
 
-def _first_equals(identities: Hashes, counts: Places) -> Places:
-    """Return for each element the place of the first one of the same owner that equals it.
+def _last_equals(identities: Hashes, counts: Places) -> Places:
+    """Return for each element the place of the last one of the same owner that equals it.
 
     This is a hash table of arrays, several times as fast as a sort. Each owner has slots of its own. In each round, a slot
-    is taken by the first of the elements that belong there; those that equal it are done, and the others go to another
+    is taken by the last of the elements that belong there; those that equal it are done, and the others go to another
     slot in the next round.
     """
-    first = None
-    left = np.arange(len(identities))
     bits = np.frexp(counts)[1] + 1  # twice as many slots as elements, or more
     slots = np.left_shift(1, bits)
     base, mask = np.repeat(np.cumsum(slots) - slots, counts), np.repeat(slots - 1, counts)
     table = np.empty(int(slots.sum()), dtype=np.int64)
-    wanted, keys = identities, identities * _ODD
+    last = None
+    left, wanted, keys = np.arange(len(identities)), identities, identities * _ODD
     while True:
         slot = (keys >> np.uint64(32)).view(np.int64)
         slot &= mask
         slot += base
-        table[slot[::-1]] = left[::-1]  # the last assignment to a slot counts
-        found = np.take(table, slot)
-        other = np.flatnonzero(np.take(identities, found) != wanted)
-        if first is None:
-            first = found
+        table[slot] = left  # of several, the last assignment to a slot counts
+        found = table.take(slot, mode="wrap")  # faster than with a check of bounds, which hold
+        other = np.flatnonzero(identities.take(found, mode="wrap") != wanted)
+        if last is None:
+            last = found
         else:
-            first[left] = found
+            last[left] = found
         if not len(other):
-            return first
+            return last
         left, wanted, base, mask = left[other], wanted[other], base[other], mask[other]
         keys = mixed(keys[other])
 
@@ -117,11 +112,12 @@ def most_frequent(repeats: Repeats, owners: int, default: Places) -> tuple[Place
     """
     place, count = default.copy(), np.ones(owners, dtype=np.int64)
     if len(repeats.sizes):
+        first = np.empty(len(repeats.sizes), dtype=np.int64)
+        first[repeats.group[::-1]] = repeats.places[::-1]  # the last assignment counts
         begins = np.flatnonzero(np.diff(repeats.owners, prepend=-1))
-        keys = (repeats.sizes << _SIZE_BITS) - np.arange(len(repeats.sizes))
-        largest = -np.maximum.reduceat(keys, begins) & (2**_SIZE_BITS - 1)
+        largest = np.maximum.reduceat((repeats.sizes << _SIZE_BITS) - first, begins)
         owner = repeats.owners[begins]
-        place[owner], count[owner] = repeats.firsts[largest], repeats.sizes[largest]
+        place[owner], count[owner] = -largest & (2**_SIZE_BITS - 1), -(-largest >> _SIZE_BITS)
     return place, count
 
 
