@@ -188,4 +188,5 @@ def _unread(rows: pa.Table, batch: TextBatch) -> pa.Array:
 
 def _as_array(values: np.ndarray | pa.Array | pa.ChunkedArray, dtype: pa.DataType) -> pa.Array:
     found = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-    return found.combine_chunks().cast(dtype) if isinstance(found, pa.ChunkedArray) else found.cast(dtype)
+    found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return found if found.type == dtype else found.cast(dtype)

@@ -58,11 +58,11 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
         return np.bincount(document[marked], minlength=batch.documents)
 
     count = np.bincount(document, minlength=batch.documents)
-    characters = np.bincount(words.document, weights=words.lengths, minlength=batch.documents)
+    characters = batch.total(words.sums(words.lengths))
     found = (
         share(batch.total(symbols), words.per_document),
         share(characters, words.per_document),
-        share(words.count_of_documents(words.having(latin)), words.per_document),
+        share(batch.total(words.sums(words.having(latin))), words.per_document),
         share(lines(np.isin(batch.codes[starts], bullets)), count),
         share(lines(end_with_ellipsis(batch, starts, ends)), count),
         share(repeated_spans(batch, starts, ends).repeated, count),
@@ -75,10 +75,10 @@ def _stop_words(batch: "TextBatch") -> "np.ndarray":
     """Return how many of the stop words each document has."""
     import numpy as np
 
-    from interleaved_assets.scoring.texts.words import lower_words_of
+    from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
 
-    words = lower_words_of(batch)
-    places, which = words.listed(_STOP_WORDS)
+    words = words_of(batch)
+    places, which = find_hashes(words.lower_hashes, hashes_of(_STOP_WORDS))
     present = np.zeros((batch.documents, len(_STOP_WORDS)), dtype=bool)
     present[words.document[places], which] = True
     return present.sum(axis=1)

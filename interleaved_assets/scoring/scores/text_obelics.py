@@ -55,10 +55,10 @@ def _listed(batch: "TextBatch", words: frozenset[str]) -> "np.ndarray":
     import numpy as np
 
     from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.words import plain_words_of
+    from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, plain_words_of
 
     plain = plain_words_of(batch)
-    places, _ = plain.listed(words)
+    places, _ = find_hashes(plain.lower_hashes, hashes_of(words))
     listed = np.bincount(plain.text[places], minlength=batch.texts)
     return share(batch.with_totals(listed), batch.with_totals(plain.per_text))
 
@@ -66,12 +66,12 @@ def _listed(batch: "TextBatch", words: frozenset[str]) -> "np.ndarray":
 def _repeated_words(batch: "TextBatch") -> "np.ndarray":
     import numpy as np
 
-    from interleaved_assets.scoring.texts.hashes import run_hashes
+    from interleaved_assets.scoring.texts.hashes import SpanHashes, mixed
     from interleaved_assets.scoring.texts.repeats import find_repeats
     from interleaved_assets.scoring.texts.words import plain_words_of
 
     words = plain_words_of(batch)
-    runs = run_hashes(words.hashes, _WORDS)
+    runs = SpanHashes(mixed(words.lower_hashes)).of_length(_WORDS)
     places = np.arange(len(runs))
     found: list[np.ndarray] = []
     for owner, total in ((words.document, words.per_document), (words.text, words.per_text)):

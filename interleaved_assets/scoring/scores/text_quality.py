@@ -27,8 +27,6 @@ _SHARES: Final = ("letter_words", "bullet_lines", "ellipsis_lines")
 
 
 def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-    import numpy as np
-
     from interleaved_assets.scoring.texts import characters
     from interleaved_assets.scoring.texts.batch import share
     from interleaved_assets.scoring.texts.lines import ellipses, line_marks
@@ -39,16 +37,13 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     is_plain = words.having(~symbols)
     has_letter = words.having(characters.is_of(batch.classes, characters.LETTER))
 
-    def per_text(of_words: "np.ndarray") -> "np.ndarray":
-        return np.bincount(words.text, weights=of_words, minlength=batch.texts).astype(np.int64)
-
     count = batch.with_totals(words.per_text)
-    plain = batch.with_totals(per_text(is_plain))
+    plain = batch.with_totals(words.sums(is_plain))
     hashes = batch.count(batch.codes == ord("#"))
     lines = line_marks(batch)
     return (
-        share(batch.with_totals(per_text(words.lengths * is_plain)), plain),
-        share(batch.with_totals(per_text(has_letter)), count),
+        share(batch.with_totals(words.sums(words.lengths * is_plain)), plain),
+        share(batch.with_totals(words.sums(has_letter)), count),
         share(batch.with_totals(hashes), count),
         share(batch.with_totals(ellipses(batch)), count),
         share(lines.bullets, lines.lines),
@@ -61,14 +56,14 @@ def _stop_words(batch: "TextBatch") -> "np.ndarray":
     """Return how many of Gopher's stop words each row has."""
     import numpy as np
 
-    from interleaved_assets.scoring.texts.words import words_of
+    from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
 
-    words, found = words_of(batch), np.zeros(batch.documents + batch.texts, dtype=np.int64)
-    places, which = words.listed(frozenset(STOP_WORDS))
-    for number in range(len(STOP_WORDS)):
-        of_texts = np.bincount(words.text[places[which == number]], minlength=batch.texts) > 0
-        found += batch.rows_from(batch.total(of_texts) > 0, of_texts)
-    return found
+    words, wanted = words_of(batch), hashes_of(frozenset(STOP_WORDS))
+    places, which = find_hashes(words.hashes, wanted)
+    present = np.zeros((batch.documents + batch.texts, len(wanted)), dtype=bool)
+    present[batch.row_of_text[words.text[places]], which] = True
+    present[batch.row_of_document[words.document[places]], which] = True
+    return present.sum(axis=1)
 
 
 def _prepare(_settings: "DocumentSettings") -> MeasureTexts:

@@ -56,28 +56,28 @@ def _runs(batch: "TextBatch", characters: "np.ndarray") -> "list[np.ndarray]":
     """Return the values of the columns on words and runs of words, in their order, of each document."""
     import numpy as np
 
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.hashes import longer_runs
+    from interleaved_assets.scoring.texts.batch import running_sum, share
+    from interleaved_assets.scoring.texts.hashes import SpanHashes, mixed
     from interleaved_assets.scoring.texts.repeats import find_repeats, most_frequent, skipping_duplicates
-    from interleaved_assets.scoring.texts.words import lower_words_of, words_of
+    from interleaved_assets.scoring.texts.words import words_of
 
     words = words_of(batch)
-    before = np.append(0, np.cumsum(words.lengths))
+    before = running_sum(words.lengths)
     first = np.cumsum(words.per_document) - words.per_document
-    top = find_repeats(lower_words_of(batch).hashes, words.per_document)
-    found = [share(most_frequent(top, batch.documents, first)[1] * (words.per_document > 0), words.per_document)]
+    repeats = find_repeats(words.lower_hashes, words.per_document)
+    found = [share(most_frequent(repeats, batch.documents, first)[1] * (words.per_document > 0), words.per_document)]
     of_words, of_runs = [], []
-    runs, repeats = longer_runs(words.hashes, words.hashes, 1), top
-    for length in range(2, _DUPLICATE[-1] + 1):
-        runs = longer_runs(runs, words.hashes, length)
+    runs = SpanHashes(mixed(words.hashes))
+    for length in range(_TOP[0], _DUPLICATE[-1] + 1):
         # a run can only occur twice if the runs one word shorter, at its start and after it, do, which includes those
         # that differ in case alone
-        places = repeats.places[:-1][np.diff(repeats.places) == 1]
-        places = places[: np.searchsorted(places, len(runs))]
+        places = repeats.places[:-1][repeats.places[1:] == repeats.places[:-1] + 1]
         of_document = words.document[places]
-        inside = of_document == words.document[places + length - 1]
-        places, of_document = places[inside], of_document[inside]
-        repeats = find_repeats(runs[places], np.bincount(of_document, minlength=batch.documents), places)
+        if length == _TOP[0]:  # of two words that follow each other, each may be in another document
+            inside = of_document == words.document[places + 1]
+            places, of_document = places[inside], of_document[inside]
+        counts = np.bincount(of_document, minlength=batch.documents)
+        repeats = find_repeats(runs.of(places, places + length), counts, places)
         if length in _TOP:
             place, count = most_frequent(repeats, batch.documents, first)
             has_run = words.per_document >= length

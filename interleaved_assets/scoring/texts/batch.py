@@ -22,8 +22,6 @@ from interleaved_assets.scoring.texts.characters import NEWLINE, WHITE, classes_
 Numbers = NDArray[np.int64]
 Shares = NDArray[np.float64]
 SEPARATOR: Final = b"\n\n"
-_PLACES_PER_SPAN: Final = 64
-"""Fewest places for each span from which on searching the marked places is faster than counting all."""
 _LONG: Final = 2**22
 """Characters of a batch from which on words are counted without the code points of all."""
 Made = TypeVar("Made")
@@ -59,6 +57,7 @@ class TextBatch:
         in_front = np.cumsum(self.texts_of_document) - self.texts_of_document
         self.row_of_document: Numbers = np.arange(self.documents) + in_front
         self.first_text: Numbers = in_front
+        self._after_texts = in_front + self.texts_of_document
         self._is_text = np.ones(self.documents + self.texts, dtype=bool)
         self._is_text[self.row_of_document] = False
         self.keys = _keys(rows, self.rows_from(first, place), self.rows_from(np.ones_like(first), place * 0) == 1)
@@ -100,9 +99,8 @@ class TextBatch:
 
     def total(self, of_texts: NDArray[Any]) -> Numbers:
         """Return the sum of the values of the texts of each document."""
-        before = np.zeros(self.texts + 1, dtype=np.int64)
-        np.cumsum(of_texts, out=before[1:])
-        return before[self.first_text + self.texts_of_document] - before[self.first_text]
+        before = running_sum(of_texts)
+        return before[self._after_texts] - before[self.first_text]
 
     def documents_only(self, of_documents: NDArray[Any]) -> pa.Array:
         """Return an array of rows with these values of documents, null on rows of texts."""
@@ -172,7 +170,18 @@ class TextBatch:
 
     def count(self, marked: NDArray[np.bool_]) -> Numbers:
         """Return how many code points of each text are ``marked``, an array like :attr:`codes`."""
-        return count_within(marked, self.starts, self.ends)
+        if not len(marked):
+            return np.zeros(self.texts, dtype=np.int64)
+        # the sum from each edge to the next; an empty text would get what follows it
+        found = np.add.reduceat(marked, self._edges, dtype=np.int64)[::2]
+        found[self.lengths == 0] = 0
+        return found
+
+    @cached_property
+    def _edges(self) -> Numbers:
+        """The begin and end of each text, without the end of the last one."""
+        edges = np.column_stack([self.starts, self.ends]).ravel()[:-1]
+        return np.minimum(edges, len(self.text) - 1)
 
     @cached_property
     def document_starts(self) -> Numbers:
@@ -187,10 +196,17 @@ class TextBatch:
 
     def count_rows(self, marked: NDArray[np.bool_]) -> Numbers:
         """Return how many code points of each row are ``marked``, with those between the texts of a document."""
-        starts = np.concatenate([self.document_starts, self.starts])
-        ends = np.concatenate([self.document_ends, self.ends])
-        found = count_within(marked, starts, ends)
-        return self.rows_from(found[: self.documents], found[self.documents :])
+        of_texts = self.count(marked)
+        joint = self.ends[self._followed]
+        with_joints = of_texts.copy()
+        for offset in range(len(SEPARATOR)):
+            with_joints[self._followed] += marked[joint + offset]
+        return self.rows_from(self.total(with_joints), of_texts)
+
+    @cached_property
+    def _followed(self) -> Numbers:
+        """The numbers of the texts that another one of the same document follows."""
+        return np.flatnonzero(self.document_of_text[1:] == self.document_of_text[:-1])
 
     def shared(self, name: str, make: Callable[[], Made]) -> Made:
         """Return what ``make`` makes of this batch; it is made once for all scorers."""
@@ -203,10 +219,15 @@ class TextBatch:
         """Return how many code points of each text are in any of the classes."""
         return self.count(is_of(self.classes, *names))
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the batch is so long that arrays of all its characters take much memory."""
+        return len(self.text) > _LONG
+
     @cached_property
     def white(self) -> NDArray[np.bool_]:
         """One bool for each code point: True for white space."""
-        if len(self.text) <= _LONG or "classes" in vars(self):
+        if not self.is_long or "classes" in vars(self):
             return is_of(self.classes, WHITE)
         # the code points and classes of all characters would take six bytes each
         found = np.zeros(len(self.text), dtype=bool)
@@ -221,19 +242,11 @@ class TextBatch:
         return self.codes == NEWLINE
 
 
-def count_within(marked: NDArray[np.bool_], starts: Numbers, ends: Numbers) -> Numbers:
-    """Return how many places of each span are marked."""
-    if len(starts) * _PLACES_PER_SPAN < len(marked):
-        places = np.flatnonzero(marked)
-        return np.searchsorted(places, ends) - np.searchsorted(places, starts)
-    before = running_count(marked)
-    return (before[ends] - before[starts]).astype(np.int64)
-
-
-def running_count(marked: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return how many places are marked before each place, and in all."""
-    found = np.zeros(len(marked) + 1, dtype=np.int32)
-    np.cumsum(marked, out=found[1:])
+def running_sum(values: NDArray[Any]) -> Numbers:
+    """Return the sum of the values before each place, and of all."""
+    found = np.empty(len(values) + 1, dtype=np.int64)
+    found[0] = 0
+    np.cumsum(values, out=found[1:])
     return found
 
 

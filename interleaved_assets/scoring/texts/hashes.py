@@ -14,7 +14,6 @@ Places = NDArray[np.int64]
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 2**64)
 _MIX = np.uint64(0xD6E8FEB86659FD93)
-_STEP = 0xA0761D6478BD642F
 _USUAL = 2**20
 """Powers that are kept: as many as most batches need."""
 
@@ -36,37 +35,37 @@ def _usual_powers(base: int) -> Hashes:
 
 
 class SpanHashes:
-    """The hashes of spans of an array of code points.
+    """The hashes of spans of an array of hashes, such as those of code points, or those of words for runs of words.
 
-    A polynomial of the characters, modulo 2 to the 64: that of a span is the difference of two running sums, divided by
-    the power at its start.
+    A polynomial of these, modulo 2 to the 64: that of a span is the difference of two running sums, divided by the power
+    at its start.
     """
 
-    def __init__(self, codes: NDArray[np.uint32]) -> None:
-        self._powers, self._inverse = _powers(_BASE, len(codes)), _powers(_INVERSE, len(codes) + 1)
-        values = _values(codes)
-        values *= self._powers
-        self._sums = _sums(values)
+    def __init__(self, values: Hashes) -> None:
+        self._powers, self._inverse = _powers(_BASE, len(values)), _powers(_INVERSE, len(values) + 1)
+        self._sums = _sums(values * self._powers)
 
     def of(self, starts: Places, ends: Places) -> Hashes:
         """Return the hash of each span."""
-        return (self._sums[ends] - self._sums[starts]) * self._inverse[starts]
+        found = self._sums[ends]
+        found -= self._sums[starts]
+        found *= self._inverse[starts]
+        return found
 
     def of_length(self, length: int) -> Hashes:
-        """Return the hash of the span of ``length`` code points from each place on, if there are so many."""
+        """Return the hash of the span of ``length`` elements from each place on, if there are so many."""
         found = self._sums[length:] - self._sums[: max(len(self._sums) - length, 0)]
         found *= self._inverse[: len(found)]
         return found
 
-    def changes(
-        self, starts: Places, ends: Places, codes: NDArray[np.uint32], places: Places, others: NDArray[np.uint32]
-    ) -> Hashes:
-        """Return what to add to the hash of each span of ``codes`` for ``others`` at some ascending ``places``."""
-        sums = _sums((_values(others) - _values(codes[places])) * self._powers[places])
-        return (sums[np.searchsorted(places, ends)] - sums[np.searchsorted(places, starts)]) * self._inverse[starts]
+    def changes(self, starts: Places, ends: Places, change: Hashes, places: Places) -> Hashes:
+        """Return what to add to the hash of each span for a ``change`` of the values at some ascending ``places``."""
+        sums = _sums(change * self._powers[places])
+        return (sums[places.searchsorted(ends)] - sums[places.searchsorted(starts)]) * self._inverse[starts]
 
 
-def _values(codes: NDArray[np.uint32]) -> Hashes:
+def hashes_of_codes(codes: NDArray[np.uint32]) -> Hashes:
+    """Return a hash of each code point."""
     values = codes.astype(np.uint64)
     values += np.uint64(1)
     values *= _MIX
@@ -77,22 +76,6 @@ def _values(codes: NDArray[np.uint32]) -> Hashes:
 def _sums(values: Hashes) -> Hashes:
     found = np.zeros(len(values) + 1, dtype=np.uint64)
     np.cumsum(values, out=found[1:])
-    return found
-
-
-def run_hashes(words: Hashes, length: int) -> Hashes:
-    """Return the hash of the run of ``length`` words from each word on, if there are so many."""
-    found = words[:0]
-    for count in range(1, length + 1):
-        found = longer_runs(found, words, count)
-    return found
-
-
-def longer_runs(shorter: Hashes, words: Hashes, length: int) -> Hashes:
-    """Return the hashes of runs of ``length`` words from those of the runs that are one word shorter."""
-    found = words[length - 1 :] * np.uint64(pow(_STEP, length, 2**64))
-    if length > 1:
-        found += shorter[: len(found)]
     return found
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from interleaved_assets.scoring.texts.batch import SEPARATOR, Numbers, TextBatch, count_within
+from interleaved_assets.scoring.texts.batch import SEPARATOR, Numbers, TextBatch
 from interleaved_assets.scoring.texts.characters import LINE_END, is_of
 from interleaved_assets.scoring.texts.repeats import earlier_equals
 from interleaved_assets.scoring.texts.words import span_hashes, spans_of, words_of
@@ -165,7 +165,7 @@ def _lines(batch: TextBatch, ends_line: NDArray[np.bool_]) -> Numbers:
     """Return the number of lines of each row: line ends, and a last line without one."""
     starts = batch.rows_from(batch.document_starts, batch.starts)
     ends = batch.rows_from(batch.document_ends, batch.ends)
-    found = count_within(ends_line, starts, ends)
+    found = batch.count_rows(ends_line)
     last = np.append(is_of(batch.classes, LINE_END), True)[np.maximum(ends - 1, 0)]
     return found + ((ends > starts) & ~last)
 

@@ -2,15 +2,15 @@
 
 import functools
 from collections.abc import Sequence
-from copy import copy
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interleaved_assets.scoring.texts.batch import Numbers, TextBatch, count_within
+from interleaved_assets.scoring.texts.batch import Numbers, TextBatch, running_sum
 from interleaved_assets.scoring.texts.characters import SPECIAL, UPPER, is_of
-from interleaved_assets.scoring.texts.hashes import Hashes, SpanHashes
+from interleaved_assets.scoring.texts.hashes import Hashes, SpanHashes, hashes_of_codes
 
 _LAST_BITS: Final = 2**16 - 1
 _CASED: Final = 0x20000
@@ -19,7 +19,9 @@ _CASED: Final = 0x20000
 
 def word_counts(batch: TextBatch) -> Numbers:
     """Return the number of words of each text."""
-    return batch.count(_begins(~batch.white))
+    if batch.is_long:  # the places of all words would take 16 bytes a word
+        return batch.count(_begins(~batch.white))
+    return words_of(batch).per_text
 
 
 class Words:
@@ -27,43 +29,53 @@ class Words:
 
     Attributes:
         starts, ends: the places of each word in the batch's code points.
-        text, document: the number of the text and of the document that it is in.
-        hashes: its identity.
+        per_text, per_document: number of words of each text and of each document.
     """
 
-    def __init__(self, batch: TextBatch, starts: Numbers, ends: Numbers, hashes: Hashes) -> None:
+    def __init__(self, batch: TextBatch, starts: Numbers, ends: Numbers) -> None:
         self.starts, self.ends = starts, ends
-        self.per_text: Numbers = np.searchsorted(starts, batch.ends) - np.searchsorted(starts, batch.starts)
+        self._batch = batch
+        self._first = np.append(starts.searchsorted(batch.starts), len(starts))
+        self.per_text: Numbers = self._first[1:] - self._first[:-1]
         self.per_document = batch.total(self.per_text)
-        self.text: Numbers = np.repeat(np.arange(batch.texts), self.per_text)
-        self.document: Numbers = np.repeat(np.arange(batch.documents), self.per_document)
-        self.hashes = hashes
 
-    def with_hashes(self, hashes: Hashes) -> "Words":
-        """Return the same words with other identities."""
-        found = copy(self)
-        found.hashes = hashes
-        return found
+    @cached_property
+    def text(self) -> Numbers:
+        """The number of the text that each word is in."""
+        return np.repeat(np.arange(self._batch.texts), self.per_text)
 
-    def count_of_documents(self, marked: NDArray[np.bool_]) -> Numbers:
-        """Return how many words of each document are ``marked``."""
-        return np.bincount(self.document[marked], minlength=len(self.per_document))
+    @cached_property
+    def document(self) -> Numbers:
+        """The number of the document that each word is in."""
+        return np.repeat(np.arange(self._batch.documents), self.per_document)
 
-    @property
+    @cached_property
+    def hashes(self) -> Hashes:
+        """The identity of each word."""
+        return span_hashes(self._batch).of(self.starts, self.ends)
+
+    @cached_property
+    def lower_hashes(self) -> Hashes:
+        """The identity of each word in lower case."""
+        return _lowered(self._batch, self.starts, self.ends, self.hashes)
+
+    @cached_property
     def lengths(self) -> Numbers:
         """Characters of each word."""
         return self.ends - self.starts
 
+    def sums(self, values: NDArray[Any]) -> Numbers:
+        """Return the sum of the values of the words of each text."""
+        return np.diff(running_sum(values)[self._first])
+
     def having(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which words have a code point that is ``marked``."""
         found = marked[self.starts]  # the first one, in most words
+        found |= marked[self.ends - 1]
         others = np.flatnonzero(~found)
-        found[others] = count_within(marked, self.starts[others], self.ends[others]) > 0
+        places, edges = places_of(self.starts[others], self.ends[others])
+        found[others] = np.diff(running_sum(marked[places])[edges]) > 0
         return found
-
-    def listed(self, words: frozenset[str]) -> tuple[Numbers, Numbers]:
-        """Return the places of the words that are in the list, and for each which of its hashes it has."""
-        return find_hashes(self.hashes, hashes_of(words))
 
 
 def find_hashes(hashes: Hashes, wanted: Hashes) -> tuple[Numbers, Numbers]:
@@ -83,7 +95,7 @@ def count_parts(texts: Sequence[str], words: frozenset[str]) -> Numbers:
     """Return how many of the ``words`` occur in each of the texts, also within other words."""
     codes = np.frombuffer("\n".join(texts).encode("utf-32-le"), dtype=np.uint32)
     ends = np.cumsum([len(text) + 1 for text in texts], dtype=np.int64)
-    hashes, found = SpanHashes(codes), np.zeros(len(texts), dtype=np.int64)
+    hashes, found = SpanHashes(hashes_of_codes(codes)), np.zeros(len(texts), dtype=np.int64)
     by_length: dict[int, set[str]] = {}
     for word in words:
         by_length.setdefault(len(word), set()).add(word)
@@ -102,17 +114,12 @@ def hashes_of(words: frozenset[str]) -> Hashes:
     codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     ends = np.cumsum([len(word) + 1 for word in sorted(words)]) - 1
     starts = np.append(0, ends + 1)[: len(ends)]
-    return np.sort(SpanHashes(codes).of(starts, ends)) if words else np.zeros(0, dtype=np.uint64)
+    return np.sort(SpanHashes(hashes_of_codes(codes)).of(starts, ends)) if words else np.zeros(0, dtype=np.uint64)
 
 
 def words_of(batch: TextBatch) -> Words:
     """Return the words of a batch, split on white space as ``str.split`` does."""
     return batch.shared("words", lambda: _words(batch))
-
-
-def lower_words_of(batch: TextBatch) -> Words:
-    """Return the words in lower case."""
-    return batch.shared("lower words", lambda: _lower_words(batch))
 
 
 def plain_words_of(batch: TextBatch) -> Words:
@@ -122,49 +129,53 @@ def plain_words_of(batch: TextBatch) -> Words:
 
 def span_hashes(batch: TextBatch) -> SpanHashes:
     """Return the hashes of spans of the batch's code points."""
-    return batch.shared("hashes", lambda: SpanHashes(batch.codes))
+    return batch.shared("hashes", lambda: SpanHashes(hashes_of_codes(batch.codes)))
 
 
 def _words(batch: TextBatch) -> Words:
-    starts, ends = spans_of(~batch.white)
-    return Words(batch, starts, ends, span_hashes(batch).of(starts, ends))
-
-
-def _lower_words(batch: TextBatch) -> Words:
-    words = words_of(batch)
-    return words.with_hashes(_lowered(batch, words.starts, words.ends, words.hashes))
+    return Words(batch, *spans_of(~batch.white))
 
 
 def _plain_words(batch: TextBatch) -> Words:
     words = words_of(batch)
-    starts, ends = plain_spans(is_of(batch.classes, SPECIAL), words.starts, words.ends)
-    return Words(batch, starts, ends, _lowered(batch, starts, ends, span_hashes(batch).of(starts, ends)))
+    return Words(batch, *plain_spans(is_of(batch.classes, SPECIAL), words.starts, words.ends))
 
 
 def _lowered(batch: TextBatch, starts: Numbers, ends: Numbers, hashes: Hashes) -> Hashes:
     """Return the hashes of the spans in lower case, from their hashes."""
     cased = batch.shared("cased", lambda: np.flatnonzero(is_of(batch.classes, UPPER)))
     # few words have upper case, and the others keep their hashes
-    of_word = np.searchsorted(starts, cased, side="right") - 1
+    of_word = starts.searchsorted(cased, side="right") - 1
     of_word = of_word[(of_word >= 0) & (cased < ends[of_word])]
     changed = of_word[np.diff(of_word, prepend=-1) > 0]
-    lower = np.take(_lower_table(), batch.codes[cased])
+    codes = batch.codes[cased]
+    change = hashes_of_codes(_lower_table()[codes]) - hashes_of_codes(codes)
     hashes = hashes.copy()
-    hashes[changed] += span_hashes(batch).changes(starts[changed], ends[changed], batch.codes, cased, lower)
+    hashes[changed] += span_hashes(batch).changes(starts[changed], ends[changed], change, cased)
     return hashes
 
 
 def plain_spans(special: NDArray[np.bool_], starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """Return the spans without the special code points at their ends; a span that has no others is left out."""
-    starts, ends = starts.copy(), ends.copy()
-    odd = np.flatnonzero(special[starts] | special[ends - 1])
-    plain = np.flatnonzero(~special)
-    first, last = np.searchsorted(plain, starts[odd]), np.searchsorted(plain, ends[odd])
+    # most have at most one at each end
+    starts, ends = starts + special[starts], ends - special[ends - 1]
+    empty = starts >= ends
+    odd = np.flatnonzero(~empty & (special.take(starts, mode="clip") | special[ends - 1]))
+    places, edges = places_of(starts[odd], ends[odd])
+    plain = np.flatnonzero(~special[places])
+    first, last = plain.searchsorted(edges[:-1]), plain.searchsorted(edges[1:])
     present = last > first
-    starts[odd[present]], ends[odd[present]] = plain[first[present]], plain[last[present] - 1] + 1
-    kept = np.ones(len(starts), dtype=bool)
-    kept[odd[~present]] = False
+    empty[odd[~present]] = True
+    changed = odd[present]
+    starts[changed], ends[changed] = places[plain[first[present]]], places[plain[last[present] - 1]] + 1
+    kept = np.flatnonzero(~empty)
     return starts[kept], ends[kept]
+
+
+def places_of(starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the places in some spans, one span after the other, and where each begins among these; the end is last."""
+    edges = running_sum(ends - starts)
+    return np.repeat(starts - edges[:-1], ends - starts) + np.arange(edges[-1]), edges
 
 
 def _begins(marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -181,7 +192,7 @@ def spans_of(marked: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
         edges = np.concatenate([[0], edges])
     if len(marked) and marked[-1]:
         edges = np.concatenate([edges, [len(marked)]])
-    return edges[::2], edges[1::2]
+    return edges[::2].copy(), edges[1::2].copy()  # places that follow each other are read faster
 
 
 @functools.cache
