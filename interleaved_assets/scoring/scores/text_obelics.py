@@ -102,7 +102,7 @@ def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
 
 
 def _counts_within(starts: "Numbers", lengths: "Numbers", places: "Numbers") -> "Numbers":
-    """Return how many of the ascending ``places`` are in the first span, between it and the second, in that, and so on."""
+    """Return how many ascending ``places`` are in the first span, between it and the second, in that, and so on."""
     import numpy as np
 
     edges = np.column_stack([starts, starts + lengths]).ravel()

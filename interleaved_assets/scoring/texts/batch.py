@@ -173,7 +173,7 @@ class TextBatch:
         if not len(marked):
             return np.zeros(self.texts, dtype=np.int64)
         # the sum from each edge to the next; an empty text would get what follows it
-        found = np.add.reduceat(marked, self._edges, dtype=np.int64)[::2]
+        found = np.add.reduceat(marked, self._edges, dtype=np.int32)[::2].astype(np.int64)
         found[self.lengths == 0] = 0
         return found
 

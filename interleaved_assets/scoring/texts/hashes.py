@@ -37,8 +37,8 @@ def _usual_powers(base: int) -> Hashes:
 class SpanHashes:
     """The hashes of spans of an array of hashes, such as those of code points, or those of words for runs of words.
 
-    A polynomial of these, modulo 2 to the 64: that of a span is the difference of two running sums, divided by the power
-    at its start.
+    A polynomial of these, modulo 2 to the 64: that of a span is the difference of two running sums, divided by the
+    power at its start.
     """
 
     def __init__(self, values: Hashes) -> None:

@@ -6,7 +6,6 @@ Elements are in the order of their owners: ``counts`` has the number of elements
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interleaved_assets.scoring.texts.hashes import Hashes, Places, mixed
 
@@ -77,9 +76,9 @@ def earlier_equals(identities: Hashes, counts: Places) -> tuple[Places, Places]:
 def _last_equals(identities: Hashes, counts: Places) -> Places:
     """Return for each element the place of the last one of the same owner that equals it.
 
-    This is a hash table of arrays, several times as fast as a sort. Each owner has slots of its own. In each round, a slot
-    is taken by the last of the elements that belong there; those that equal it are done, and the others go to another
-    slot in the next round.
+    This is a hash table of arrays, several times as fast as a sort. Each owner has slots of its own. In each round, a
+    slot is taken by the last of the elements that belong there; those that equal it are done, and the others go to
+    another slot in the next round.
     """
     bits = np.frexp(counts)[1] + 1  # twice as many slots as elements, or more
     slots = np.left_shift(1, bits)
@@ -137,21 +136,23 @@ def sum_of_largest(owners: Places, sizes: Places, most: Places) -> Places:
     return found + _FEWEST * np.minimum(small, np.maximum(most - counts, 0))
 
 
-def skipping_duplicates(repeats: Repeats, length: int) -> NDArray[np.int64]:
+def skipping_duplicates(repeats: Repeats, length: int) -> Places:
     """Return the places of runs of words that are duplicates, as Gopher counts them.
 
     A run of ``length`` words is a duplicate if an equal run came before. The next run then begins after it, so that no
     word counts twice. Only runs that occur more than once are visited.
     """
+    following = repeats.places.searchsorted(repeats.places + length).tolist()
+    groups = repeats.group.tolist()
     seen = bytearray(len(repeats.sizes))
     found: list[int] = []
-    free = -1
-    for place, group in zip(repeats.places.tolist(), repeats.group.tolist(), strict=True):
-        if place < free:
-            continue
+    number = 0
+    while number < len(groups):
+        group = groups[number]
         if seen[group]:
-            found.append(place)
-            free = place + length
+            found.append(number)
+            number = following[number]
         else:
             seen[group] = True
-    return np.array(found, dtype=np.int64)
+            number += 1
+    return repeats.places[found]
