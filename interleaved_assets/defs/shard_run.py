@@ -9,7 +9,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import dagster as dg
 
@@ -25,9 +25,9 @@ from interleaved_assets.model.errors import InterleavedError, ShardError, descri
 from interleaved_assets.pipeline.run.failures import Failure, FailureLog, read_failures
 from interleaved_assets.pipeline.run.many import ShownOutcome, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
-from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
+from interleaved_assets.pipeline.run.stage import ShardResult, Stage
 from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
-from interleaved_assets.reporting.shard.stored_pictures import store_pictures
+from interleaved_assets.reporting.shard.stored_pictures import StoredPictures, draw_pictures
 from interleaved_assets.settings import Settings
 
 _BACKFILL: Final = "dagster/backfill"
@@ -38,29 +38,13 @@ materializations, and some tenths of a second later for failed runs. Shards mate
 failed forever."""
 
 
-class Pictures(NamedTuple):
-    """The pictures of a shard as metadata, or the error if they could not be drawn."""
-
-    metadata: Mapping[str, dg.MetadataValue]
-    error: str = ""
-
-    @classmethod
-    def of(cls, outcome: StageOutcome, settings: Settings) -> "Pictures":
-        """Draw the pictures of a shard. An error while drawing does not fail the shard, and is shown in their place."""
-        try:
-            return cls(shard_pictures(outcome.record, settings))
-        except Exception as error:  # noqa: BLE001  any error concerns only pictures of this shard, and is shown there
-            text = describe(error)
-            return cls({"pictures": dg.MetadataValue.text(f"could not be drawn: {text}")}, text)
-
-
 def run_over_shards(
     context: dg.AssetExecutionContext,
     stage: Stage,
     settings: Settings,
     code_version: str,
 ) -> Iterator[dg.Output[None]]:
-    """Take every shard of this run through ``stage``, on threads or the Ray cluster, and log each when it is done.
+    """Take every shard of this run through ``stage``, in workers or on the Ray cluster, and log each when it is done.
 
     Raises:
         dg.Failure: something is missing that this stage needs or, if it is the first of the run, another stage of the
@@ -87,7 +71,7 @@ def run_over_shards(
         stage,
         [key for key in keys if key not in stopped],
         settings,
-        then=partial(Pictures.of, settings=settings),
+        then=partial(draw_pictures, settings=settings),
         cluster=settings.run.executor == "ray",
         log=context.log.info,
     ):
@@ -95,9 +79,9 @@ def run_over_shards(
         if not isinstance(made, ShownOutcome):
             fail(key, made)
             continue
-        if made.shown.error:
-            context.log.error(f"{stage.name}, shard {key}: pictures could not be drawn: {made.shown.error}")
-        shown = {**made.shown.metadata, **_work_place(one)}
+        if isinstance(made.shown, str):
+            context.log.error(f"{stage.name}, shard {key}: pictures could not be drawn: {made.shown}")
+        shown = {**shard_pictures(made.outcome.record, made.shown, settings), **_work_place(one)}
         try:
             recorded[key] = record_success(
                 context, stage, made.outcome, shown, input_events[key], code_version, settings
@@ -171,7 +155,7 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
     return events
 
 
-def _work_place(one: ShardResult[ShownOutcome[Pictures]]) -> dict[str, dg.MetadataValue]:
+def _work_place(one: ShardResult[ShownOutcome[StoredPictures | str | None]]) -> dict[str, dg.MetadataValue]:
     """Return the node of the cluster that made a shard, and the seconds that the shard waited for it.
 
     The result is empty without a cluster.
@@ -193,13 +177,15 @@ def _summary(stage: Stage, failed: Mapping[str, Exception], total: int) -> str:
     return f"{stage.name}: {len(failed)} of {total} shards failed, the others are materialized.\n{shown}"
 
 
-def shard_pictures(record: Record, settings: Settings) -> dict[str, dg.MetadataValue]:
+def shard_pictures(
+    record: Record, stored: StoredPictures | str | None, settings: Settings
+) -> dict[str, dg.MetadataValue]:
     """Return the entries of a shard's page: its first dropped rows, its pictures as one entry, its page's place.
 
-    Raises:
-        InterleavedError: an output of the shard cannot be read, or the pictures cannot be written.
+    ``stored`` is the result of :func:`.draw_pictures`.
     """
-    stored = store_pictures(record, settings)
+    if isinstance(stored, str):
+        return {"pictures": dg.MetadataValue.text(f"could not be drawn: {stored}")}
     if stored is None:
         return {}
     metadata: dict[str, dg.MetadataValue] = {}

@@ -117,7 +117,7 @@ class ShardTimeout(ShardError):
 
 
 class WorkerLost(ShardError):
-    """The workers of a cluster that had the shard died, one after another."""
+    """The worker process that had the shard ended, or several workers of a cluster did, one after another."""
 
 
 class ClusterUnavailable(InterleavedError):

@@ -213,10 +213,11 @@ class RunSettings(_Section):
     storage_tries: int = Field(default=4, ge=1, le=20)
     """Attempts at a shard while the storage does not answer, with pauses up to 30 s. Default 4."""
     parallel_shards: int = Field(default=2, ge=1, le=256)
-    """Shards a step works on at once in its process; on a Ray cluster, one for each CPU. Default 2."""
+    """Shards a step works on at once, each in a worker process; with 1, in the process of the run. On a Ray cluster,
+    one for each CPU. Default 2."""
     max_shard_seconds: float = Field(default=3600, gt=0, le=1e9)
-    """Seconds that a stage may take for one shard; then the shard fails and the others go on. On a Ray cluster its
-    worker is killed. clip_scores has the limit on a Ray cluster only. Default 3600."""
+    """Seconds that a stage may take for one shard; then the shard fails, its worker is ended, and the others go on.
+    clip_scores has the limit on a Ray cluster only. Default 3600."""
     max_batch_bytes: Bytes = ByteSize(128 * _MIB)
     """Bytes of rows held at once per shard, as a number or with a unit (128MiB), at least 1 MiB. Default 128 MiB
     (134217728)."""

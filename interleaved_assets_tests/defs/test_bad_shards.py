@@ -16,7 +16,7 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stage import Stage, StageOutcome
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, Watcher, materialized, run_chain
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, one_at_a_time, project
 from interleaved_assets_tests.system_calls import system_calls
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
@@ -47,7 +47,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def test_a_shard_that_always_fails_is_tried_once_a_run(
     tmp_path: Path, instance: DagsterInstance, tries: list[tuple[str, str]], damage: Callable[[bytes], bytes]
 ) -> None:
-    settings = project(tmp_path, AT_ONCE)
+    settings = one_at_a_time(project(tmp_path, AT_ONCE))
     for name in ("a", "b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     bad = tmp_path / "raw" / "b.tar"
@@ -70,7 +70,7 @@ def test_a_shard_that_always_fails_is_tried_once_a_run(
 def test_only_a_storage_that_does_not_answer_is_tried_again(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = project(tmp_path, "[run]\nstorage_tries = 3\n")
+    settings = project(tmp_path, "[run]\nstorage_tries = 3\nparallel_shards = 1\n")
     asked: list[str] = []
 
     def unavailable(event: str, path: str) -> None:

@@ -27,7 +27,7 @@ from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
-from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
+from interleaved_assets_tests.documents import blurred_image, document, good_shard, one_at_a_time, project, write_shard
 from interleaved_assets_tests.io.formats.registered import in_place_of
 from interleaved_assets_tests.layouts import foreign_tar
 
@@ -55,8 +55,8 @@ CHECKS = {
 
 
 def run(instance: dg.DagsterInstance, folder: Path, settings: str = "", stages: Sequence[str] = STAGES) -> Ran:
-    """One run over the shards a and b, made unless they are there."""
-    loaded = project(folder, settings)
+    """One run in this process over the shards a and b, made unless they are there."""
+    loaded = one_at_a_time(project(folder, settings))
     for name in ("a", "b"):
         if not (folder / f"raw/{name}.tar").exists():
             good_shard(folder / f"raw/{name}.tar", seed=ord(name))

@@ -14,6 +14,7 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -157,7 +158,9 @@ def test_places_are_links_where_outputs_are_served(settings: Settings, tmp_path:
         for name in ("dropped/filtered/a.parquet", "records/filtered/a.json")
     ]
     served = project(tmp_path, '[serve]\nurl = "http://127.0.0.1:3010"\n')
-    links = shard_metadata(outcome, served, {}) | shard_pictures(outcome.record, served)
+    links = shard_metadata(outcome, served, {}) | shard_pictures(
+        outcome.record, store_pictures(outcome.record, served), served
+    )
     assert {name: links[name] for name in ("ledger", "record", "page")} == {
         "ledger": dg.MetadataValue.url("http://127.0.0.1:3010/dropped/filtered/a.parquet"),
         "record": dg.MetadataValue.url("http://127.0.0.1:3010/records/filtered/a.json"),

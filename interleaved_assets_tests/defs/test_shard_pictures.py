@@ -4,21 +4,27 @@ import tarfile
 from pathlib import Path
 from urllib.parse import unquote
 
+import dagster as dg
 import pytest
 
-from interleaved_assets.defs.shard_run import shard_pictures
+from interleaved_assets.defs import shard_run
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.shard import stored_pictures as module
 from interleaved_assets.reporting.shard.report import REPORT_BYTES
 from interleaved_assets.reporting.shard.stored_pictures import Drawn as Drawing
-from interleaved_assets.reporting.shard.stored_pictures import selection_pictures
+from interleaved_assets.reporting.shard.stored_pictures import selection_pictures, store_pictures
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.system_calls import files_opened
 
 pytestmark = pytest.mark.project(shards={"a": 1})
+
+
+def shard_pictures(record: Record, settings: Settings) -> dict[str, dg.MetadataValue]:
+    return shard_run.shard_pictures(record, store_pictures(record, settings), settings)
 
 
 class Drawn:

@@ -1,6 +1,5 @@
 """A stage that takes its shards together, in real runs: CLIP scores, with everything real but the model."""
 
-import logging
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,13 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.io.parquet import reader
 from interleaved_assets.model.errors import ShardError, StorageUnavailable
-from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
@@ -152,30 +149,3 @@ def test_permanent_errors_are_not_retried(
     assert not run(instance, settings).success
     assert model.given == [["a", "b", "c"], ["b"]]
     assert materialized(instance, "clip_scores") == {"b", "c"}
-
-
-def test_pictures_that_cannot_be_drawn_fail_no_shard(
-    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    draw = shard_run.shard_pictures
-
-    def flaky(record: Record, *arguments: Any, **options: Any) -> dict[str, dg.MetadataValue]:
-        if record.shard == "a":
-            raise pa.ArrowInvalid("no such column")
-        return draw(record, *arguments, **options)
-
-    monkeypatch.setattr(shard_run, "shard_pictures", flaky)
-    result = run(instance, settings)
-    assert result.success
-    assert materialized(instance, "clip_scores") == set(KEYS)
-    events = instance.fetch_materializations(dg.AssetKey("clip_scores"), limit=50).records
-    texts = {str(event.partition_key): event.asset_materialization.metadata.get("pictures") for event in events}  # type: ignore[union-attr]
-    assert texts == {
-        "a": dg.MetadataValue.text("could not be drawn: ArrowInvalid: no such column"),
-        "b": None,
-        "c": None,
-    }
-    log = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.level == logging.ERROR]
-    normalized, logged = log  # both stages draw
-    assert normalized.startswith("normalized, shard a: pictures could not be drawn")
-    assert logged.startswith("clip_scores, shard a: pictures could not be drawn: ArrowInvalid: no such column")

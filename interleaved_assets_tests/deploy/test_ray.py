@@ -132,7 +132,7 @@ def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayClust
         return threading.Lock() if key == "unsendable" else key.upper()
 
     def work(keys: Sequence[str]) -> Iterator[tuple[str, object] | None]:
-        return on_threads(take, keys, "work", threads=1, limit_s=4)
+        return on_threads(take, keys, named=lambda key: (key, "work"), threads=1, limit_s=4)
 
     keys = ["a", "failing", "unsendable", "hanging", "b"]
     found = by_key(on_cluster(work, keys, "work", **CPU, limit_s=4))

@@ -89,7 +89,7 @@ def convert_command(
         converted = on_threads(
             lambda one: convert_file(one, conversion, ended.is_set),
             files,
-            "convert",
+            named=lambda one: (one.uri, "convert"),
             threads=jobs or settings.run.parallel_shards,
             ended=ended,
         )

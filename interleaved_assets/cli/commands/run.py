@@ -13,9 +13,9 @@ from interleaved_assets.cli.terminal.options import as_json_lines, jobs
 if TYPE_CHECKING:
     from interleaved_assets.pipeline.run.many import ShownOutcome
     from interleaved_assets.pipeline.run.record import Record
-    from interleaved_assets.pipeline.run.stage import ShardResult, StageOutcome
+    from interleaved_assets.pipeline.run.stage import ShardResult
     from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
-    from interleaved_assets.settings import Settings
+    from interleaved_assets.reporting.shard.stored_pictures import StoredPictures
 
 SECTION: Final = "The shards of a project"
 
@@ -59,6 +59,8 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
             else:
                 out.print_line(_nothing_to_make(dataset))
             return 0
+    from interleaved_assets.reporting.shard.stored_pictures import draw_pictures  # not imported if all is current
+
     stages = stage_dag(settings)
     for stage in stages.values():
         stage.prepare(settings)
@@ -66,16 +68,17 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     failed = undrawn = 0
     published = _Published()
     with progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance:
-        store = partial(_store_pictures, settings=settings)
-        for one in run_shards(chosen, stages.values(), settings, then=store, threads=jobs):
+        draw = partial(draw_pictures, settings=settings)
+        for one in run_shards(chosen, stages.values(), settings, then=draw, jobs=jobs):
             advance()
             failed += isinstance(one.result, Exception)
             counts[one.stage][_outcome(one)] += 1
             if isinstance(one.result, ShownOutcome):
                 published.add(one.key, one.result.outcome.record)
-                if one.result.shown:
+                if isinstance(one.result.shown, str):
                     undrawn += 1
-                    print_error(f"interleaved: {one.stage}: shard {one.key}: {one.result.shown}")
+                    error = f"pictures and page could not be written: {one.result.shown}"
+                    print_error(f"interleaved: {one.stage}: shard {one.key}: {error}")
             if as_json:
                 _print_as_json(one)
             elif not isinstance(one.result, Exception) and not out.is_terminal:
@@ -122,18 +125,6 @@ class _Published:
         return ", ".join(tally.text for tally in tallies(self._read, self._kept))
 
 
-def _store_pictures(outcome: "StageOutcome", settings: "Settings") -> str:
-    """Write the pictures of the shard for the UI, as a run in Dagster does; return the error, or an empty text."""
-    from interleaved_assets.model.errors import InterleavedError, describe
-    from interleaved_assets.reporting.shard.stored_pictures import store_pictures  # not imported if all is current
-
-    try:
-        store_pictures(outcome.record, settings)
-    except InterleavedError as error:
-        return f"pictures and page could not be written: {describe(error)}"
-    return ""
-
-
 def _nothing_to_make(dataset: "DatasetStatus") -> str:
     from interleaved_assets.cli.commands.status import no_shards
     from interleaved_assets.reporting.wording.text import counted
@@ -159,13 +150,13 @@ def _due(dataset: "DatasetStatus") -> list[str]:
     return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
 
 
-def _outcome(one: "ShardResult[ShownOutcome[str]]") -> str:
+def _outcome(one: "ShardResult[ShownOutcome[StoredPictures | str | None]]") -> str:
     if isinstance(one.result, Exception):
         return "failed"
     return "current" if one.result.outcome.unchanged else "made"
 
 
-def _print_as_json(one: "ShardResult[ShownOutcome[str]]") -> None:
+def _print_as_json(one: "ShardResult[ShownOutcome[StoredPictures | str | None]]") -> None:
     from interleaved_assets.cli.terminal.console import print_json
     from interleaved_assets.model.errors import describe
 

@@ -8,11 +8,9 @@ Repeating a task does no harm: the outputs and the record of a stage are valid a
 import faulthandler
 import hashlib
 import os
-import pickle
 import signal
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +27,7 @@ from interleaved_assets.model.errors import (
     WorkerLost,
     how_to_install,
 )
+from interleaved_assets.pipeline.run.sendable import sendable
 from interleaved_assets.pipeline.run.stage import ShardResult
 from interleaved_assets.pipeline.run.threads import TICK_S
 from interleaved_assets.settings import PluginSettings
@@ -180,7 +179,7 @@ def _remote(work: ClusterWork[Any], name: str, plugins: PluginSettings, limit_s:
             if found is not None:
                 key, result = found
                 hangs = hangs or isinstance(result, ShardTimeout)
-                yield key, _sendable(key, result, name), host, time.monotonic() - began
+                yield key, sendable(result, key, name), host, time.monotonic() - began
         faulthandler.cancel_dump_traceback_later()
         if hangs:  # Ray repeats tasks that the worker begins until then
             threading.Timer(_END_S, os._exit, [1]).start()
@@ -193,26 +192,6 @@ def _remote(work: ClusterWork[Any], name: str, plugins: PluginSettings, limit_s:
             "pictures refer to has to be picklable: no locks, open files or connections"
         ) from error
     return ray.remote(task)
-
-
-def _sendable(key: str, result: object, name: str) -> object:
-    """Return ``result``, or an error of this shard if it cannot be pickled: Ray would fail the whole task.
-
-    The traceback of an error is added as a note, which pickling keeps.
-    """
-    import ray
-
-    if isinstance(result, Exception):
-        result.add_note("".join(traceback.format_exception(result)).rstrip())
-    try:
-        pickle.loads(ray.cloudpickle.dumps(result))
-    except Exception as error:  # noqa: BLE001  pickling runs code of any class
-        if isinstance(result, Exception):
-            return ShardError(f"{type(result).__name__}: {result}")
-        return ShardError(
-            f"shard {key}: the result of {name} cannot be sent from its worker: {type(error).__name__}: {error}"
-        )
-    return result
 
 
 @cache

@@ -43,8 +43,8 @@ def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], *, threa
 def on_threads(
     work: Callable[[Item], Result],
     items: Sequence[Item],
-    name: str,
     *,
+    named: Callable[[Item], tuple[str, str]],
     threads: int,
     limit_s: float = math.inf,
     ended: threading.Event | None = None,
@@ -57,7 +57,7 @@ def on_threads(
     their limit, and the others do not begin.
 
     Args:
-        name: name of the work, for the error of an item that is too slow.
+        named: returns the shard and the stage of an item, for the error of one that is too slow.
         threads: items in work at a time.
         ended: is set when the generator ends or is interrupted, so that ``work`` can end early.
         after: returns the items that follow from an item that is done; they begin before all that wait.
@@ -66,7 +66,7 @@ def on_threads(
         BaseException: an exception of ``work`` that is no ``Exception``.
     """
     waiting = deque(items)
-    idle = [Workers(1, name) for _ in range(min(threads, len(items)))]
+    idle = [Workers(1, "shards") for _ in range(min(threads, len(items)))]
     running: dict[Future[Result], tuple[Item, Workers, float]] = {}
     all_workers = list(idle)
     results: deque[tuple[Item, Result | Exception]] = deque()
@@ -94,9 +94,9 @@ def on_threads(
                 if time.monotonic() > deadline and not future.done():
                     del running[future]
                     worker.stop()
-                    idle.append(Workers(1, name))
+                    idle.append(Workers(1, "shards"))
                     all_workers.append(idle[-1])
-                    results.append((item, too_slow(item, name, limit_s)))
+                    results.append((item, too_slow(*named(item), limit_s)))
                     waiting.extendleft(after(*results[-1]))
             if not done:
                 yield None
@@ -114,10 +114,10 @@ def on_threads(
             wait(running, timeout=min(max(0.0, last - time.monotonic()), threading.TIMEOUT_MAX))
 
 
-def too_slow(item: object, name: str, limit_s: float) -> ShardTimeout:
+def too_slow(key: str, stage: str, limit_s: float) -> ShardTimeout:
     """Return the error of a shard that took longer than ``run.max_shard_seconds``."""
     return ShardTimeout(
-        f"shard {item}: {name} was stopped because it took longer than run.max_shard_seconds = {limit_s:g}: "
+        f"shard {key}: {stage} was stopped because it took longer than run.max_shard_seconds = {limit_s:g}: "
         "its worker or the storage hangs, or the shard is larger than that time allows. Look at the shard, then raise "
         "the limit or materialize it again"
     )

@@ -8,9 +8,11 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, read_small
+from interleaved_assets.model.errors import describe
 from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_contents, row_keys
 from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.names import FILTERED, REWRITTEN
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.reporting.documents.choice import Choice
@@ -84,6 +86,17 @@ def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
     with atomic_output(uri, paths.options) as out:
         out.write(json.dumps(stored.model_dump()).encode())
     return stored
+
+
+def draw_pictures(outcome: StageOutcome, settings: Settings) -> StoredPictures | str | None:
+    """Return :func:`store_pictures` of a shard that was taken through a stage; or its error, described.
+
+    An error while drawing does not fail the shard.
+    """
+    try:
+        return store_pictures(outcome.record, settings)
+    except Exception as error:  # noqa: BLE001  any error concerns only the pictures of this shard, and is shown
+        return describe(error)
 
 
 def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:

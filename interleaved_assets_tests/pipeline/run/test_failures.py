@@ -29,7 +29,7 @@ pytestmark = pytest.mark.project(finish=three_shards)
 
 
 def run(settings: Settings) -> None:
-    for _ in run_shards(KEYS, stage_dag(settings).values(), settings, then=str, threads=1):
+    for _ in run_shards(KEYS, stage_dag(settings).values(), settings, then=str, jobs=1):
         pass
 
 

@@ -1,4 +1,6 @@
+import os
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.model.errors import InterleavedError, ShardTimeout, StorageUnavailable
+from interleaved_assets.model.errors import InterleavedError, ShardTimeout, StorageUnavailable, WorkerLost
 from interleaved_assets.pipeline.run import many, threads
 from interleaved_assets.pipeline.run.many import ShownOutcome, run_shards, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
@@ -34,7 +36,7 @@ def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(tmp
     for key in "ab":
         good_shard(tmp_path / "raw" / f"{key}.tar")
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=hang)
-    found = {one.key: one.result for one in take_many(stage, ["a", "b"], settings, then=str, threads=1)}
+    found = {one.key: one.result for one in take_many(stage, ["a", "b"], settings, then=str, jobs=1)}
     go_on.set()
     assert [type(found[key]) for key in "ab"] == [ShardTimeout, ShardTimeout]
 
@@ -101,26 +103,33 @@ def nothing_made(shard: ShardTask) -> Work:
     return Work(outputs={}, data_version="1")
 
 
+def wait_for(file: Path) -> None:
+    for _ in range(600):
+        if file.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(file)
+
+
 def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tmp_path: Path) -> None:
     settings = project(tmp_path)
     for key in "abc":
         good_shard(tmp_path / "raw" / f"{key}.tar")
-    second_of_a = threading.Event()
 
     def first(shard: ShardTask) -> Work:
         if shard.key == "b":
-            assert second_of_a.wait(60)  # which a step without the others would never set
+            wait_for(tmp_path / "second of a")  # which a step without the others would never write
         if shard.key == "c":
             raise ValueError("a defect")
         return nothing_made(shard)
 
     def second(shard: ShardTask) -> Work:
-        second_of_a.set()
+        (tmp_path / f"second of {shard.key}").touch()
         return nothing_made(shard)
 
     found = [
         (one.key, one.stage, type(one.result))
-        for one in run_shards("abc", two_stages(first, second), settings, then=str, threads=2)
+        for one in run_shards("abc", two_stages(first, second), settings, then=str, jobs=2)
     ]
     assert sorted(found, key=lambda one: one[:2]) == [
         ("a", "first", ShownOutcome),
@@ -131,30 +140,60 @@ def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tm
     ]
 
 
-def test_a_shard_that_hangs_or_meets_no_storage_keeps_its_stage_and_its_tries(
+def test_a_shard_that_hangs_or_ends_its_worker_or_meets_no_storage_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(many, "_pause", lambda _: 0.0)
-    settings = project(tmp_path, "[run]\nmax_shard_seconds = 0.5\nstorage_tries = 3\n")
-    for key in "ab":
+    settings = project(tmp_path, "[run]\nmax_shard_seconds = 1\nstorage_tries = 3\n")
+    for key in "abcd":
         good_shard(tmp_path / "raw" / f"{key}.tar")
-    go_on, tries = threading.Event(), list[str]()
 
     def second(shard: ShardTask) -> Work:
         if shard.key == "a":
-            go_on.wait(60)
-            raise AssertionError
-        tries.append(shard.key)
-        if len(tries) < 3:
-            raise StorageUnavailable("not now")
+            time.sleep(600)
+        if shard.key == "b":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if shard.key == "c":
+            with (tmp_path / "tries").open("a") as tries:
+                tries.write("c")
+            if (tmp_path / "tries").stat().st_size < 3:
+                raise StorageUnavailable("not now")
         return nothing_made(shard)
 
     found = {
         (one.key, one.stage): one.result
-        for one in run_shards("ab", two_stages(nothing_made, second), settings, then=str, threads=2)
+        for one in run_shards("abcd", two_stages(nothing_made, second), settings, then=str, jobs=2)
     }
-    go_on.set()
+    assert isinstance(found["a", "second"], ShardTimeout)
     assert "shard a: second was stopped because" in str(found["a", "second"])
-    assert tries == ["b"] * 3
-    assert isinstance(found["b", "second"], ShownOutcome)
-    assert len(found) == 4
+    assert isinstance(found["b", "second"], WorkerLost)
+    assert "shard b: the process of second ended by signal SIGKILL" in str(found["b", "second"])
+    assert (tmp_path / "tries").read_text() == "ccc"
+    assert [isinstance(found[key, "second"], ShownOutcome) for key in "cd"] == [True, True]
+    assert len(found) == 8
+
+
+def test_so_many_shards_are_in_work_at_once_as_the_setting_says(tmp_path: Path) -> None:
+    settings = project(tmp_path, "[run]\nparallel_shards = 3\n")
+    for key in "abc":
+        good_shard(tmp_path / "raw" / f"{key}.tar")
+
+    def meet(shard: ShardTask) -> Work:
+        (tmp_path / shard.key).touch()
+        for key in "abc":
+            wait_for(tmp_path / key)
+        return nothing_made(shard)
+
+    stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=meet)
+    found = [one.result for one in take_many(stage, "abc", settings, then=str)]
+    assert [type(one) for one in found] == [ShownOutcome] * 3
+
+
+def test_a_result_that_cannot_be_sent_is_the_error_of_its_shard(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    for key in "ab":
+        good_shard(tmp_path / "raw" / f"{key}.tar")
+    stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=nothing_made)
+    found = [str(one.result) for one in take_many(stage, "ab", settings, then=lambda _: threading.Lock())]
+    assert sorted(text.partition(":")[0] for text in found) == ["shard a", "shard b"]
+    assert all("the result of measured cannot be sent from its worker" in text for text in found)

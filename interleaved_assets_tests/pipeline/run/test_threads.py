@@ -12,6 +12,10 @@ from interleaved_assets.pipeline.run import threads
 from interleaved_assets.pipeline.run.threads import on_threads
 
 
+def named(item: object) -> tuple[str, str]:
+    return str(item), "work"
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "TICK_S", 0.02)
@@ -36,14 +40,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.parametrize("threads", [1, 2, 9])
 def test_each_item_comes_with_its_result_or_its_error(threads: int) -> None:
-    found = dict(filter(None, on_threads(lambda number: 6 / number, [3, 0, 2], "work", threads=threads)))
+    found = dict(filter(None, on_threads(lambda number: 6 / number, [3, 0, 2], named=named, threads=threads)))
     assert (found.pop(3), found.pop(2)) == (2, 3)
     assert isinstance(found.pop(0), ZeroDivisionError)
     assert found == {}
 
 
 def test_no_items() -> None:
-    assert list(on_threads(str, [], "work", threads=2)) == []
+    assert list(on_threads(str, [], named=named, threads=2)) == []
 
 
 def test_a_worker_begins_the_next_item_while_the_caller_looks_at_a_result() -> None:
@@ -54,7 +58,7 @@ def test_a_worker_begins_the_next_item_while_the_caller_looks_at_a_result() -> N
             second_begun.set()
         return number
 
-    found = filter(None, on_threads(work, [1, 2], "work", threads=1))
+    found = filter(None, on_threads(work, [1, 2], named=named, threads=1))
     assert next(found) == (1, 1)
     assert second_begun.wait(60)
     assert list(found) == [(2, 2)]
@@ -70,7 +74,7 @@ def test_work_is_told_when_nobody_waits_for_it() -> None:
             told.release()
         return number
 
-    results = on_threads(work, [0, *[1] * 6], "work", threads=2, ended=ended)
+    results = on_threads(work, [0, *[1] * 6], named=named, threads=2, ended=ended)
     assert next(results) == (0, 0)
     assert begun.acquire(timeout=60)
     results.close()  # type: ignore[attr-defined]
@@ -82,7 +86,7 @@ def test_what_is_no_exception_is_raised() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(on_threads(work, [1], "work", threads=1))
+        list(on_threads(work, [1], named=named, threads=1))
 
 
 @pytest.mark.parametrize("limit_s", [math.inf, 1e12])
@@ -98,7 +102,7 @@ def test_an_interrupted_caller_waits_for_what_is_in_work_and_begins_nothing_more
         done.append(number)
 
     with pytest.raises(KeyboardInterrupt):
-        list(on_threads(work, [0, 1, 2], "work", threads=2, limit_s=limit_s))
+        list(on_threads(work, [0, 1, 2], named=named, threads=2, limit_s=limit_s))
     assert done == [1]
 
 
@@ -112,7 +116,7 @@ def test_a_hanging_shard_fails_and_the_others_go_on_with_as_many_threads(clock: 
         return key
 
     keys = ["hanging", "a", "b"]
-    arrivals = list(on_threads(work, keys, "work", threads=1, limit_s=0.2))
+    arrivals = list(on_threads(work, keys, named=named, threads=1, limit_s=0.2))
     assert None in arrivals  # the caller could report progress
     found = [arrival for arrival in arrivals if arrival]
     assert [key for key, _ in found] == keys
@@ -133,7 +137,7 @@ def test_the_time_limit_is_that_of_the_shard_and_not_of_its_wait(clock: Clock) -
         return key
 
     keys, found = [str(number) for number in range(8)], []
-    for arrival in on_threads(work, keys, "work", threads=1, limit_s=0.5):
+    for arrival in on_threads(work, keys, named=named, threads=1, limit_s=0.5):
         if arrival:
             found.append(arrival[1])
             turns.release()
@@ -150,7 +154,8 @@ def work(key):
         return next(prefetch(threading.Event().wait() for _ in range(2)))
     return key
 
-print([found[0] for found in on_threads(work, ["hanging", "a"], "work", threads=1, limit_s=0.3) if found])
+shards = on_threads(work, ["hanging", "a"], named=lambda key: (key, "work"), threads=1, limit_s=0.3)
+print([found[0] for found in shards if found])
 """
 
 
@@ -170,7 +175,7 @@ def work(key):
         threading.Event().wait()
 
 signal.signal(signal.SIGTERM, terminate)
-shards = on_threads(work, ["hanging", "a"], "work", threads=1, limit_s=1)
+shards = on_threads(work, ["hanging", "a"], named=lambda key: (key, "work"), threads=1, limit_s=1)
 try:
     if sys.argv[1] == "waiting":
         next(shards)
@@ -214,6 +219,6 @@ def test_items_that_follow_from_one_that_is_done_begin_before_those_that_wait() 
         assert result == item
         return [item + 10] if item < 20 else []
 
-    found = list(on_threads(lambda item: order.append(item) or item, [1, 2], "work", threads=1, after=after))
+    found = list(on_threads(lambda item: order.append(item) or item, [1, 2], named=named, threads=1, after=after))
     assert order == [1, 11, 21, 2, 12, 22]
     assert sorted(one[0] for one in found if one is not None) == [1, 2, 11, 12, 21, 22]
