@@ -29,6 +29,7 @@ from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.ray import on_cluster
+from interleaved_assets.pipeline.run.shard_map import Task
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import PluginSettings, Settings
 from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster, wait_for
@@ -123,8 +124,8 @@ def run(
 ) -> Iterator[Figure]:
     """One run of all stages over ``keys``."""
 
-    def nothing(some: Sequence[str]) -> Iterator[tuple[str, int]]:
-        for key in some:
+    def nothing(task: Task) -> Iterator[tuple[str, int]]:
+        for key in task.keys:
             yield key, 0
 
     cpu, wall = time.process_time(), time.monotonic()
@@ -136,6 +137,7 @@ def run(
         together=False,
         gpu=False,
         limit_s=600,
+        tries=1,
         plugins=PluginSettings(),
     ):
         first = first or (time.monotonic() - wall if arrival else None)

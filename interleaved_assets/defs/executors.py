@@ -5,7 +5,7 @@ The needs of the GPU step are arguments of its asset; executors read their own p
 
 * Every executor holds one slot of the pool ``gpu`` while the step runs. There is one slot per device, and also one on
   the CPU, since two models at a time on the cores of one machine slow each other down.
-* Ray gives each task one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU (``pipeline/run/many.py``).
+* Ray gives each task one GPU, and with it ``CUDA_VISIBLE_DEVICES``, or one CPU (``pipeline/run/ray.py``).
 * Kubernetes reads ``dagster-k8s/config``: the resource of the device plugin, a selector and a toleration for GPU nodes.
 * An executor of your own (``run.executor = "module:attribute"``) finds its tag there too: ``dagster-ray/config`` for
   steps on Ray, ``dagster-celery/queue`` for Celery, whose worker with the GPU then listens to the queue ``gpu``.

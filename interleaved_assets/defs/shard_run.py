@@ -22,10 +22,10 @@ from interleaved_assets.defs.shard_events import (
     record_success,
 )
 from interleaved_assets.model.errors import InterleavedError, ShardError, describe
-from interleaved_assets.pipeline.run.failures import Failure, FailureLog, read_failures
-from interleaved_assets.pipeline.run.many import ShownOutcome, take_many
+from interleaved_assets.pipeline.run.failures import Failure, read_failures, store_failure
+from interleaved_assets.pipeline.run.many import ShardOutcome, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
-from interleaved_assets.pipeline.run.stage import ShardResult, Stage
+from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
 from interleaved_assets.reporting.shard.stored_pictures import StoredPictures, draw_pictures
 from interleaved_assets.settings import Settings
@@ -58,7 +58,6 @@ def run_over_shards(
     recorded: dict[str, LoggedShard] = {}
     input_events = _input_events(context, stage, keys)
     stopped = _stopped_upstream(stage, keys, settings)
-    failures = FailureLog(stage.name, settings.storage)
 
     def fail(key: str, error: Exception, first: Failure | None = None) -> None:
         failed[key] = error
@@ -68,7 +67,7 @@ def run_over_shards(
         skipped = f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}"
         fail(key, ShardError(skipped), first)
     for one in take_many(
-        stage,
+        [stage],
         [key for key in keys if key not in stopped],
         settings,
         then=partial(draw_pictures, settings=settings),
@@ -76,19 +75,17 @@ def run_over_shards(
         log=context.log.info,
     ):
         key, made = one.key, one.result
-        if not isinstance(made, ShownOutcome):
+        if isinstance(made, Exception):
             fail(key, made)
             continue
         if isinstance(made.shown, str):
             context.log.error(f"{stage.name}, shard {key}: pictures could not be drawn: {made.shown}")
-        shown = {**shard_pictures(made.outcome.record, made.shown, settings), **_work_place(one)}
+        shown = {**shard_pictures(made.record, made.shown, settings), **_work_place(one)}
         try:
-            recorded[key] = record_success(
-                context, stage, made.outcome, shown, input_events[key], code_version, settings
-            )
+            recorded[key] = record_success(context, stage, made, shown, input_events[key], code_version, settings)
         except Exception as error:  # noqa: BLE001  a check of a plugin may raise anything; it concerns this shard only
             fail(key, error)
-            failures.failed(key, error)
+            store_failure(key, stage.name, error, settings.storage)
     if recorded and any(check.compares for check in stage.checks):
         try:
             record_comparisons(context, stage, recorded, settings)
@@ -155,7 +152,7 @@ def _input_events(context: dg.AssetExecutionContext, stage: Stage, keys: Sequenc
     return events
 
 
-def _work_place(one: ShardResult[ShownOutcome[StoredPictures | str | None]]) -> dict[str, dg.MetadataValue]:
+def _work_place(one: ShardOutcome) -> dict[str, dg.MetadataValue]:
     """Return the node of the cluster that made a shard, and the seconds that the shard waited for it.
 
     The result is empty without a cluster.

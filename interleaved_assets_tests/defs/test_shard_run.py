@@ -21,7 +21,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.pipeline.run import many
+from interleaved_assets.pipeline.run import throughput
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.scores import text_language
 from interleaved_assets.settings import Settings
@@ -368,7 +368,7 @@ def test_a_step_whose_figures_cannot_be_stored_says_so_and_succeeds(
     good_shard(tmp_path / "raw/a.tar")
     (tmp_path / "out/state").mkdir(parents=True)
     (tmp_path / "out/state/throughput").write_text("in the way of the folder")
-    monkeypatch.setattr(many, "ENOUGH", 1)
+    monkeypatch.setattr(throughput, "_ENOUGH", 1)
     result = run(instance, settings, register_all(instance, settings.storage), ["normalized"])
     assert result.success
     (line,) = [entry.user_message for entry in instance.all_logs(result.run_id) if "how fast" in entry.user_message]

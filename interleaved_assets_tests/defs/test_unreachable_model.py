@@ -131,7 +131,7 @@ def test_the_traceback_of_a_defect_is_logged_once(tmp_path: Path, monkeypatch: p
     stage = stage_dag(settings)["clip_scores"]
     for name in ("a", "b", "c"):
         take_through(stage_dag(settings)["normalized"], name, settings)
-    found = {one.key: one.result for one in take_many(stage, "abc", settings, then=describe)}
+    found = {one.key: one.result for one in take_many([stage], "abc", settings, then=describe)}
     assert {key: describe(error) for key, error in found.items() if isinstance(error, BaseException)} == dict.fromkeys(
         "abc", "ZeroDivisionError: division by zero"
     )

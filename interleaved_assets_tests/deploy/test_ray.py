@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,8 +21,8 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.demo.shards import demo_shards
 from interleaved_assets.model.errors import ClusterUnavailable, ShardTimeout, WorkerLost
 from interleaved_assets.pipeline.run.ray import on_cluster
+from interleaved_assets.pipeline.run.shard_map import Task, each
 from interleaved_assets.pipeline.run.stage import ShardResult
-from interleaved_assets.pipeline.run.threads import on_threads
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.protocol.registry import unregister_scorer
 from interleaved_assets.settings import PluginSettings, Settings, load_settings
@@ -47,7 +48,8 @@ executor = "{executor}"
 max_shard_seconds = 15
 """
 LIMIT_S = 15
-CPU: Any = {"together": False, "gpu": False, "plugins": PluginSettings()}
+CPU: Any = {"together": False, "gpu": False, "limit_s": 60, "tries": 1, "plugins": PluginSettings()}
+GPU: Any = {**CPU, "together": True, "gpu": True}
 # A run as a process of its own, which Dagster ends by SIGINT.
 RUN = """
 import sys
@@ -125,17 +127,17 @@ def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayClust
             super().__init__(one)
 
     def take(key: str) -> object:
-        if key == "hanging":
-            time.sleep(3600)
+        if key == "hanging":  # and keeps the interpreter lock, so that no other thread of its worker goes on
+            re.fullmatch("(a*)*b", "a" * 99)
         if key == "failing":
             raise Unpicklable("odd", "even")
         return threading.Lock() if key == "unsendable" else key.upper()
 
-    def work(keys: Sequence[str]) -> Iterator[tuple[str, object] | None]:
-        return on_threads(take, keys, named=lambda key: (key, "work"), threads=1, limit_s=4)
+    def work(task: Task) -> Iterator[tuple[str, object]]:
+        return each(take, task)
 
     keys = ["a", "failing", "unsendable", "hanging", "b"]
-    found = by_key(on_cluster(work, keys, "work", **CPU, limit_s=4))
+    found = by_key(on_cluster(work, keys, "work", **{**CPU, "limit_s": 4}))
     assert (found["a"].result, found["b"].result) == ("A", "B")
     assert {found[key].host for key in keys} <= set(cluster.nodes)
     assert str(found["failing"].result) == "Unpicklable: odd"
@@ -151,61 +153,54 @@ def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayClust
 
 
 def test_a_device_takes_its_shards_together_and_a_shard_that_ends_workers_fails_alone(cluster: RayCluster) -> None:
-    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
-        for key in keys:
+    def work(task: Task) -> Iterator[tuple[str, object]]:
+        for key in task.keys:
             if key == "deadly":
                 os._exit(1)
-            yield key, (os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], len(keys))
+            yield key, (os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"], len(task.keys))
 
-    options: Any = {"together": True, "gpu": True, "limit_s": 60, "plugins": PluginSettings()}
-    found = by_key(on_cluster(work, ["a", "b", "c"], "work", **options))
+    found = by_key(on_cluster(work, ["a", "b", "c"], "work", **GPU))
     assert len({one.result for one in found.values()}) == 1  # one process, one call
     assert found["a"].result[1:] == ("0", 3)  # type: ignore[index]
-    found = by_key(on_cluster(work, ["deadly", "a", "b"], "work", **options))
-    assert found["b"].result[2] in (1, 2)  # type: ignore[index]
+    found = by_key(on_cluster(work, ["deadly", "a", "b"], "work", **GPU))
+    assert found["b"].result[2] == 1  # type: ignore[index]
     assert isinstance(found.pop("deadly").result, WorkerLost)
     assert set(found) == {"a", "b"}
 
 
-def test_a_task_whose_worker_was_lost_is_repeated_and_loses_no_shard(cluster: RayCluster, tmp_path: Path) -> None:
+def test_the_shards_left_of_a_task_whose_worker_was_lost_are_given_again(cluster: RayCluster, tmp_path: Path) -> None:
     lost = tmp_path / "lost"
 
-    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
-        if lost.exists():  # shards come in another order than those that were sent before
-            yield from ((key, "repeated") for key in reversed(keys))
-            return
-        for key in keys:
-            if key == "c":
+    def work(task: Task) -> Iterator[tuple[str, object]]:
+        for key in task.keys:
+            if key == "c" and not lost.exists():
                 time.sleep(1)
                 lost.touch()
                 os._exit(1)
-            yield key, "sent"
+            yield key, task.attempt
 
-    found = by_key(on_cluster(work, ["a", "b", "c", "d"], "work", **{**CPU, "gpu": True, "together": True}, limit_s=60))
-    assert {key: one.result for key, one in found.items()} == {
-        **dict.fromkeys("ab", "sent"),
-        **dict.fromkeys("cd", "repeated"),
-    }
+    found = by_key(on_cluster(work, ["a", "b", "c", "d"], "work", **GPU))
+    assert {key: one.result for key, one in found.items()} == {"a": 1, "b": 1, "c": 2, "d": 2}
 
 
 def test_a_worker_that_cannot_load_the_work_ends_the_step(cluster: RayCluster) -> None:
-    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+    def work(task: Task) -> Iterator[tuple[str, object]]:
         yield from ()
 
     plugins = PluginSettings.model_construct(modules=("no_such_module",))
     with pytest.raises(ClusterUnavailable, match="no_such_module cannot be imported"):
-        list(on_cluster(work, ["a"], "work", **{**CPU, "plugins": plugins}, limit_s=60))
+        list(on_cluster(work, ["a"], "work", **{**CPU, "plugins": plugins}))
 
 
 def test_work_that_cannot_be_sent_ends_the_step_before_it_begins(cluster: RayCluster) -> None:
     lock = threading.Lock()
 
-    def work(keys: Sequence[str]) -> Iterator[tuple[str, object]]:
+    def work(task: Task) -> Iterator[tuple[str, object]]:
         with lock:
-            yield from ((key, key) for key in keys)
+            yield from ((key, key) for key in task.keys)
 
     with pytest.raises(ClusterUnavailable, match=r"^work cannot be sent to the cluster: TypeError: .*thread\.lock"):
-        list(on_cluster(work, ["a"], "work", **CPU, limit_s=60))
+        list(on_cluster(work, ["a"], "work", **CPU))
 
 
 def test_a_cancelled_run_leaves_no_worker_at_work(

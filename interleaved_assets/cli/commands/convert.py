@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -70,7 +71,7 @@ def convert_command(
     from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
     from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
     from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
-    from interleaved_assets.pipeline.run.threads import on_threads
+    from interleaved_assets.pipeline.run.shard_map import OnThreads, Task, each, each_result
     from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings_or_defaults
 
@@ -85,26 +86,23 @@ def convert_command(
     check_outputs(files, conversion)
     made = current = failed = 0
     with progress("converting", len(files), out, as_json=as_json) as advance:
-        ended = threading.Event()
-        converted = on_threads(
-            lambda one: convert_file(one, conversion, ended.is_set),
-            files,
-            named=lambda one: (one.uri, "convert"),
-            threads=jobs or settings.run.parallel_shards,
-            ended=ended,
-        )
-        for one, result in filter(None, converted):
-            advance()
-            if isinstance(result, Exception):
-                failed += 1
-                print_failure(one.uri, result, as_json=as_json)
+        ended, by_uri = threading.Event(), {one.uri: one for one in files}
+        convert = partial(each, lambda uri: convert_file(by_uri[uri], conversion, ended.is_set))
+        threads = OnThreads(convert, jobs or settings.run.parallel_shards, ended)
+        for one in each_result(threads, [Task((uri,), "convert") for uri in by_uri]):
+            if one is None:
                 continue
-            record, is_current = result
+            advance()
+            if isinstance(one.result, Exception):
+                failed += 1
+                print_failure(one.key, one.result, as_json=as_json)
+                continue
+            record, is_current = one.result
             made, current = made + (not is_current), current + is_current
             if as_json:
-                print_json(_facts(one.uri, record, is_current=is_current))
+                print_json(_facts(one.key, record, is_current=is_current))
             else:
-                out.print_line(_line(one.uri, record, is_current=is_current))
+                out.print_line(_line(one.key, record, is_current=is_current))
     if not as_json:
         what = f"{counted(len(files), 'file')}: {made:,} converted, {current:,} current, {failed:,} failed"
         out.print_line(what)

@@ -11,11 +11,9 @@ from interleaved_assets.cli.terminal.complete import complete_raw_shards
 from interleaved_assets.cli.terminal.options import as_json_lines, jobs
 
 if TYPE_CHECKING:
-    from interleaved_assets.pipeline.run.many import ShownOutcome
+    from interleaved_assets.pipeline.run.many import ShardOutcome
     from interleaved_assets.pipeline.run.record import Record
-    from interleaved_assets.pipeline.run.stage import ShardResult
     from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
-    from interleaved_assets.reporting.shard.stored_pictures import StoredPictures
 
 SECTION: Final = "The shards of a project"
 
@@ -42,7 +40,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.io.storage import join
     from interleaved_assets.model.errors import describe
-    from interleaved_assets.pipeline.run.many import ShownOutcome, run_shards
+    from interleaved_assets.pipeline.run.many import run_shards
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
     from interleaved_assets.reporting.wording.text import counted
@@ -73,17 +71,17 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
             advance()
             failed += isinstance(one.result, Exception)
             counts[one.stage][_outcome(one)] += 1
-            if isinstance(one.result, ShownOutcome):
-                published.add(one.key, one.result.outcome.record)
+            if as_json:
+                _print_as_json(one)
+            if not isinstance(one.result, Exception):
+                published.add(one.key, one.result.record)
                 if isinstance(one.result.shown, str):
                     undrawn += 1
                     error = f"pictures and page could not be written: {one.result.shown}"
                     print_error(f"interleaved: {one.stage}: shard {one.key}: {error}")
-            if as_json:
-                _print_as_json(one)
-            elif not isinstance(one.result, Exception) and not out.is_terminal:
-                out.print_line(f"{one.stage}: {one.key}: {_outcome(one)}")
-            if isinstance(one.result, Exception):
+                if not as_json and not out.is_terminal:
+                    out.print_line(f"{one.stage}: {one.key}: {_outcome(one)}")
+            else:
                 text = describe(one.result)
                 place = "" if one.key in text else f"shard {one.key}: "
                 print_error(f"interleaved: {one.stage}: {place}{text}")
@@ -150,26 +148,26 @@ def _due(dataset: "DatasetStatus") -> list[str]:
     return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
 
 
-def _outcome(one: "ShardResult[ShownOutcome[StoredPictures | str | None]]") -> str:
+def _outcome(one: "ShardOutcome") -> str:
     if isinstance(one.result, Exception):
         return "failed"
-    return "current" if one.result.outcome.unchanged else "made"
+    return "current" if one.result.unchanged else "made"
 
 
-def _print_as_json(one: "ShardResult[ShownOutcome[StoredPictures | str | None]]") -> None:
+def _print_as_json(one: "ShardOutcome") -> None:
     from interleaved_assets.cli.terminal.console import print_json
     from interleaved_assets.model.errors import describe
 
     if isinstance(one.result, Exception):
         print_json({"shard": one.key, "stage": one.stage, "outcome": "failed", "error": describe(one.result)})
         return
-    record = one.result.outcome.record
+    record = one.result.record
     print_json(
         {
             "shard": one.key,
             "stage": one.stage,
             "outcome": _outcome(one),
-            "seconds": round(one.result.outcome.seconds, 3),
+            "seconds": round(one.result.seconds, 3),
             "outputs": {role: output.uri for role, output in record.outputs.items()},
             "counts_in": record.counts_in.model_dump(),
             "counts_out": record.counts_out.model_dump(),

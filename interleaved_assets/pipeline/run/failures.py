@@ -49,52 +49,33 @@ class Failure(BaseModel):
         return f"{self.failed_at:%Y-%m-%d %H:%M} UTC"
 
 
-class FailureLog:
-    """The failures of one stage, kept up to date while shards go through it. An error of the storage is only logged."""
+def store_failure(key: str, stage: str, error: BaseException, storage: StorageSettings) -> None:
+    """Write the failure of a shard; an error of the storage is only logged."""
+    try:
+        raw = find_raw_shard(key, storage)
+    except InterleavedError:
+        raw = None
+    failure = Failure(
+        shard=key,
+        stage=stage,
+        error=describe(error),
+        failed_at=datetime.now(UTC).replace(microsecond=0),
+        raw_size=raw.size if raw else None,
+        raw_stamp=raw.stamp if raw else None,
+    )
+    try:
+        with atomic_output(storage.shard(key).failure(stage), storage.options) as out:
+            out.write(f"{failure.model_dump_json(indent=1)}\n".encode())
+    except StorageError as unwritten:
+        logger.warning("shard %s: the failure of %s is not stored: %s", key, stage, unwritten)
 
-    def __init__(self, stage: str, storage: StorageSettings) -> None:
-        """List the failures that are stored, so that the success of any other shard takes no request."""
-        self._stage, self._storage = stage, storage
-        try:
-            self._stored = set(failed_keys(storage, stage))
-        except StorageError as error:
-            self._stored = set[str]()
-            logger.warning("failures of %s that are stored are not removed: %s", stage, error)
 
-    def failed(self, key: str, error: BaseException) -> None:
-        """Write the failure of a shard."""
-        try:
-            raw = find_raw_shard(key, self._storage)
-        except InterleavedError:
-            raw = None
-        failure = Failure(
-            shard=key,
-            stage=self._stage,
-            error=describe(error),
-            failed_at=datetime.now(UTC).replace(microsecond=0),
-            raw_size=raw.size if raw else None,
-            raw_stamp=raw.stamp if raw else None,
-        )
-        try:
-            with atomic_output(self._uri(key), self._storage.options) as out:
-                out.write(f"{failure.model_dump_json(indent=1)}\n".encode())
-        except StorageError as unwritten:
-            logger.warning("shard %s: the failure of %s is not stored: %s", key, self._stage, unwritten)
-        else:
-            self._stored.add(key)
-
-    def succeeded(self, key: str) -> None:
-        """Remove the failure of a shard, if one is stored."""
-        if key in self._stored:
-            try:
-                remove_file(self._uri(key), self._storage.options)
-            except StorageError as error:
-                logger.warning("shard %s: the failure of %s is not removed: %s", key, self._stage, error)
-            else:
-                self._stored.discard(key)
-
-    def _uri(self, key: str) -> str:
-        return self._storage.shard(key).failure(self._stage)
+def remove_failure(key: str, stage: str, storage: StorageSettings) -> None:
+    """Remove the failure of a shard, if one is stored; an error of the storage is only logged."""
+    try:
+        remove_file(storage.shard(key).failure(stage), storage.options)
+    except StorageError as error:
+        logger.warning("shard %s: the failure of %s is not removed: %s", key, stage, error)
 
 
 def failed_keys(storage: StorageSettings, stage: str) -> list[str]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable, describe
 from interleaved_assets.pipeline.run.attempt import Attempt
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
@@ -20,7 +20,7 @@ def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
     """
     if stage.run is None:
         ((_, outcome),) = take_together(stage, [key], settings)
-        if isinstance(outcome, InterleavedError):
+        if isinstance(outcome, Exception):
             raise outcome
         return outcome
     attempt = Attempt.of(stage, key, settings, stage.code_version(settings), stage.files(settings))
@@ -37,16 +37,11 @@ def take_through(stage: Stage, key: str, settings: Settings) -> StageOutcome:
 
 def take_together(
     stage: Stage, keys: Iterable[str], settings: Settings
-) -> Iterator[tuple[str, StageOutcome | InterleavedError]]:
+) -> Iterator[tuple[str, StageOutcome | Exception]]:
     """Bring the outputs of many shards up to date with one call; yield each key with its outcome or its error.
 
-    StorageUnavailable is the outcome of a shard whose files the storage does not serve, and of every unfinished shard
-    if the stage's function raises it. Such shards can be tried again.
-
-    Raises:
-        ShardError: the stage's function gave no result for a shard.
-        Exception: any other error that stops the work as a whole, such as a failing device; the outcomes of the shards
-            yielded before remain valid.
+    An error that ends the work as a whole, such as a failing device, is the outcome of every unfinished shard. Shards
+    with the outcome StorageUnavailable can be tried again.
     """
     assert stage.together is not None
     attempts: dict[str, Attempt] = {}
@@ -90,9 +85,13 @@ def take_together(
         # not after KeyboardInterrupt or SystemExit: a run that is being ended has no time to write to storage
         for key in begun & left.keys():
             attempts[key].withdraw()
-        if not isinstance(error, StorageUnavailable):
+        if not left:
             raise
-        yield from ((key, not_begun.get(key, error)) for key in left)
+        ended_by: Exception = error
+        for key in left:
+            yield key, not_begun.get(key, ended_by)
+            if not isinstance(error, StorageUnavailable):
+                ended_by = ShardError(describe(error))  # only the first shard keeps the traceback of a defect
     else:
         yield from not_begun.items()
 

@@ -1,4 +1,4 @@
-"""Work on many items in worker processes of this machine, as it is done, with a time limit for each.
+"""Worker processes of this machine: a place of the map over shards.
 
 Workers do not share an interpreter lock, so shards are worked on in parallel. A worker that crashes, or that takes too
 long and is ended, costs one shard. The workers are forked from a process that has imported the work of the stages.
@@ -10,22 +10,20 @@ import pickle
 import pkgutil
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import cache, lru_cache
 from multiprocessing.connection import wait as wait_for_one
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import cloudpickle
 from pebble import ProcessExpired, ProcessPool
 
 from interleaved_assets.model.errors import WorkerLost
 from interleaved_assets.pipeline.run.sendable import sendable
-from interleaved_assets.pipeline.run.threads import TICK_S, too_slow
+from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskWork, too_slow
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _TASKS: Final = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parents[1] / "tasks")])]
@@ -37,48 +35,44 @@ _IMPORTED: Final = [
 ]
 """Modules that the process has from which workers are forked. All workers together load them once."""
 _AHEAD: Final = 2
-"""Items given at a time for each worker, so that none waits while the caller uses a result."""
+"""Tasks given at a time for each worker, so that none waits while the caller uses a result."""
 
 
-def on_processes(
-    work: Callable[[Item], Result],
-    items: Sequence[Item],
-    *,
-    processes: int,
-    limit_s: float,
-    named: Callable[[Item], tuple[str, str]],
-    after: Callable[[Item, Result | Exception], Iterable[Item]],
-) -> Iterator[tuple[Item, Result | Exception] | None]:
-    """Yield each item with the result or the error of ``work``, as they become ready; None about once a second.
-
-    If the generator ends early, the workers of items in work are ended. All workers end with this process.
+class OnProcesses(Generic[Result]):
+    """Worker processes, each with a task of one shard. They end the task at its time limit, and end with this process.
 
     Args:
-        work: called in a worker. cloudpickle must be able to pickle it and its result.
-        processes: number of workers.
-        limit_s: seconds after which the worker of an item is ended, and the item fails with ShardTimeout.
-        named: returns the shard and the stage of an item, for the error of one that is too slow, or that ended its
-            worker (WorkerLost).
-        after: returns the items that follow from an item that is done; they begin before all that wait.
+        work: called in a worker. cloudpickle must be able to pickle it and its results.
     """
-    pool, pickled = _pool(processes), cloudpickle.dumps((dict(os.environ), work))
-    waiting, running = deque(items), dict[Future[Any], Item]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < _AHEAD * processes:
-                item = waiting.popleft()
-                running[pool.schedule(_work, (pickled, item, *named(item)), timeout=limit_s)] = item
-            done, _ = wait(running, timeout=TICK_S, return_when=FIRST_COMPLETED)
-            items_done = [(running.pop(future), future) for future in done]
-            results = [(item, _result(future, *named(item), limit_s)) for item, future in items_done]
-            for item, result in results:
-                waiting.extendleft(after(item, result))
-            yield from results
-            if not done:
-                yield None
-    finally:
-        for future in running:
-            future.cancel()
+
+    queues = True
+
+    def __init__(self, work: TaskWork[Result], processes: int) -> None:
+        self._pool, self._room = _pool(processes), _AHEAD * processes
+        self._pickled = cloudpickle.dumps((dict(os.environ), work))
+        self._given: dict[Future[Any], tuple[Task, float]] = {}
+
+    def has_room(self) -> bool:
+        return len(self._given) < self._room
+
+    def give(self, task: Task, limit_s: float) -> Future[Any]:
+        given = self._pool.schedule(_work, (self._pickled, task), timeout=limit_s)
+        self._given[given] = task, limit_s
+        return given
+
+    def messages(self) -> Iterator[tuple[Any, Found[Result] | None]]:
+        done, _ = wait(self._given, timeout=TICK_S, return_when=FIRST_COMPLETED)
+        for given in done:
+            for found in _results(given, *self._given.pop(given)):
+                yield given, found
+            yield given, None
+
+    def abandon(self, _: Any) -> bool:
+        return False
+
+    def close(self, _: bool, /) -> None:
+        for given in self._given:
+            given.cancel()  # with its worker
 
 
 @cache
@@ -89,20 +83,22 @@ def _pool(processes: int) -> ProcessPool:
     return ProcessPool(processes, initializer=_begin, context=context)
 
 
-def _result(future: "Future[Any]", key: str, stage: str, limit_s: float) -> Any:
-    """Return the result or the error of an item; raise an exception of its work that is no ``Exception``."""
-    error = future.exception()
+def _results(given: "Future[Any]", task: Task, limit_s: float) -> list[Found[Any]]:
+    """Return the results of a task that is done; raise an exception of its work that is no ``Exception``."""
+    error = given.exception()
     if error is None:
-        return future.result()
+        return [Found(*found) for found in given.result()]
+    (key,) = task.keys
     if isinstance(error, TimeoutError):
-        return too_slow(key, stage, limit_s)
+        return [Found(key, too_slow(key, task.stage, limit_s))]
     if isinstance(error, ProcessExpired):
         code = error.exitcode
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        return WorkerLost(
-            f"shard {key}: the process of {stage} ended by {how}. It may have taken more memory than the machine has, "
-            "or crashed a library"
+        lost = WorkerLost(
+            f"shard {key}: the process of {task.stage} ended by {how}. It may have taken more memory than the machine "
+            "has, or crashed a library"
         )
+        return [Found(key, lost)]
     raise error
 
 
@@ -118,16 +114,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _work(pickled: bytes, item: Any, key: str, stage: str) -> object:
-    try:
-        found = _unpickled(pickled)(item)
-    except Exception as error:  # noqa: BLE001  every error is the result of its item
-        found = error
-    return sendable(found, key, stage)
+def _work(pickled: bytes, task: Task) -> list[tuple[str, object]]:
+    return [(key, sendable(found, key, task.stage)) for key, found in _unpickled(pickled)(task)]
 
 
 @lru_cache(maxsize=1)
-def _unpickled(pickled: bytes) -> Callable[[Any], object]:
+def _unpickled(pickled: bytes) -> TaskWork[Any]:
     """Return the work, and give this worker the environment of the process that it works for."""
     environment, work = pickle.loads(pickled)
     os.environ.clear()

@@ -2,13 +2,14 @@
 
 import pickle
 import traceback
+from typing import Any
 
 import cloudpickle
 
 from interleaved_assets.model.errors import ShardError
 
 
-def sendable(result: object, key: str, stage: str) -> object:
+def sendable(result: Any, key: str, stage: str) -> Any:
     """Return ``result``, or an error of this shard if it cannot be pickled, which would end all work.
 
     The traceback of an error is added as a note, which pickling keeps.

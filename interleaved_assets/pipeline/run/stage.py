@@ -97,6 +97,8 @@ class StageOutcome:
     record: Record
     unchanged: bool
     seconds: float
+    shown: Any = None
+    """The result of what was called for the shard after the stage, such as drawing its pictures."""
 
 
 class ShardResult(NamedTuple, Generic[Result]):

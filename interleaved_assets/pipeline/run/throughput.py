@@ -1,30 +1,29 @@
-"""The speed of a stage: progress of a step in its log, and the figures of its last step for the report."""
+"""The progress of a step: its lines in the log, its failures, and the figures of its speed for the report."""
 
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, join, read_small
-from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, StageOutcome
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.run.failures import remove_failure, store_failure
+from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, ShardResult, StageOutcome
 from interleaved_assets.settings import StorageSettings
 
 logger = logging.getLogger(__name__)
 
-ENOUGH: Final = 10
+_ENOUGH: Final = 10
 """Shards that a step must make before its figures are meaningful."""
 _FOLDER: Final = "state/throughput"
 _EVERY_S: Final = 30.0
 _HOSTS_SHOWN: Final = 8
 
 
-@dataclass
-class Throughput:
+class Throughput(BaseModel):
     """Figures of a step so far. Shards that were current count as shards, their images do not."""
 
     stage: str
@@ -39,7 +38,7 @@ class Throughput:
     queue_seconds: float = 0.0
     """Seconds that shards waited for a worker, summed over the shards."""
     device_wait_seconds: float = 0.0
-    hosts: dict[str, int] = field(default_factory=dict)
+    hosts: dict[str, int] = {}
     """Shards by node of the cluster; empty in one process."""
 
     def rate(self, count: float) -> float:
@@ -66,74 +65,83 @@ class Throughput:
         return ", ".join(rates)
 
 
-_THROUGHPUT: Final = TypeAdapter(Throughput)
-
-
 class StepProgress:
-    """The progress of one step: a line in its log every 30 seconds, with the time left."""
+    """The progress of one stage over many shards: a line in its log every 30 seconds, with the time left.
+
+    Args:
+        at_once: shards that several stages take at once; the seconds of a stage are then those that its shards took,
+            divided by this. None for a stage by itself: its seconds are those since it began.
+    """
 
     def __init__(
-        self, stage: str, total: int, log: Callable[[str], object], clock: Callable[[], float] = time.monotonic
+        self,
+        stage: str,
+        total: int,
+        storage: StorageSettings,
+        log: Callable[[str], object],
+        at_once: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._total, self._log, self._clock = total, log, clock
-        self._began = self._told = clock()
-        self._done = Throughput(stage)
+        self._total, self._storage, self._log, self._at_once, self._clock = total, storage, log, at_once, clock
+        self._began = clock()
+        self._told = self._busy = 0.0
+        self._done = Throughput(stage=stage)
 
-    def add(self, outcome: StageOutcome | None, host: str, queue_seconds: float) -> None:
-        """Count a shard; ``outcome`` is None if it failed."""
+    def add(self, one: ShardResult[StageOutcome]) -> None:
+        """Count a shard; store its failure, or remove that of an earlier run."""
         done = self._done
         done.shards += 1
-        done.queue_seconds += queue_seconds
-        if host:
-            done.hosts[host] = done.hosts.get(host, 0) + 1
-        if outcome is None:
+        done.queue_seconds += one.queue_seconds
+        if one.host:
+            done.hosts[one.host] = done.hosts.get(one.host, 0) + 1
+        if isinstance(one.result, Exception):
             done.failed += 1
-        elif not outcome.unchanged:
+            store_failure(one.key, one.stage, one.result, self._storage)
+            return
+        self._busy += one.result.seconds
+        remove_failure(one.key, one.stage, self._storage)
+        if not one.result.unchanged:
+            record = one.result.record
             done.made += 1
-            done.images += outcome.record.counts_in.images
-            done.image_bytes += outcome.record.counts_in.image_bytes
-            done.device_wait_seconds += float(outcome.record.notes.get(DEVICE_WAIT, 0))
+            done.images += record.counts_in.images
+            done.image_bytes += record.counts_in.image_bytes
+            done.device_wait_seconds += float(record.notes.get(DEVICE_WAIT, 0))
 
     def tick(self) -> None:
         """Log a line if it is due. Call this about once a second."""
-        now = self._clock()
-        if now - self._told >= _EVERY_S:
-            self._told = now
-            self._log(self._line())
-
-    def end(self) -> Throughput:
-        """Return the figures of the whole step, and log them if it took long enough to have a line of progress."""
         done = self._measured()
-        if self._told != self._began:
+        if done.seconds - self._told >= _EVERY_S:
+            self._told = done.seconds
+            failed = f", {done.failed:,} failed" if done.failed else ""
+            left = "no shard is done yet"
+            if done.shards:
+                left = f"{_duration((self._total - done.shards) / done.rate(done.shards))} left"
+            self._log(f"{done.stage}: {done.shards:,} of {self._total:,} shards{failed}, {left}; {done.text}")
+
+    def end(self) -> None:
+        """Log the figures of a step that took long enough for a line of progress; store them if it made enough."""
+        done = self._measured()
+        if self._told:
             self._log(f"{done.stage}: {done.shards:,} shards in {_duration(done.seconds)}; {done.text}")
-        return done
-
-    def _line(self) -> str:
-        done = self._measured()
-        failed = f", {done.failed:,} failed" if done.failed else ""
-        left = "no shard is done yet"
-        if done.shards:
-            left = f"{_duration((self._total - done.shards) / done.rate(done.shards))} left"
-        return f"{done.stage}: {done.shards:,} of {self._total:,} shards{failed}, {left}; {done.text}"
+        if done.made >= _ENOUGH:
+            try:
+                with atomic_output(_uri(done.stage, self._storage), self._storage.options) as out:
+                    out.write(done.model_dump_json(indent=1).encode())
+            except StorageError as error:  # only logged, because the shards are complete
+                self._log(f"the report lacks how fast {done.stage} went: {error}")
 
     def _measured(self) -> Throughput:
-        self._done.seconds = self._clock() - self._began
+        self._done.seconds = self._busy / self._at_once if self._at_once else self._clock() - self._began
         return self._done
 
 
-def write_throughput(done: Throughput, storage: StorageSettings) -> None:
-    """Store the figures of a step for the report, in place of those of the stage's previous step."""
-    with atomic_output(_uri(done.stage, storage), storage.options) as out:
-        out.write(json.dumps(asdict(done), sort_keys=True, indent=1).encode())
-
-
 def read_throughput(stages: Iterable[str], storage: StorageSettings) -> list[Throughput]:
-    """Return the stored figures of these stages; a file that holds none is left out with a warning."""
+    """Return the figures that the last step of each of these stages stored; a damaged file is left out."""
     found: list[Throughput] = []
     for uri in (_uri(stage, storage) for stage in stages):
         if (content := read_small(uri, storage.options)) is not None:
             try:
-                found.append(_THROUGHPUT.validate_json(content))
+                found.append(Throughput.model_validate_json(content))
             except ValidationError as error:
                 logger.warning("%s has no figures of a step, and is left out: %s", uri, error.errors()[0]["msg"])
     return found

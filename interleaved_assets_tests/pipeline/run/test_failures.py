@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.release.make import make_release
-from interleaved_assets.pipeline.run.failures import Failure, FailureLog
+from interleaved_assets.pipeline.run.failures import Failure, store_failure
 from interleaved_assets.pipeline.run.many import run_shards
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
@@ -59,7 +59,7 @@ def test_a_failure_of_earlier_content_is_not_shown_and_success_removes_it(settin
 
 
 def test_a_failure_of_a_shard_that_is_current_is_removed_by_the_next_run(settings: Settings, tmp_path: Path) -> None:
-    FailureLog("filtered", settings.storage).failed("a", RuntimeError("another run came in between"))
+    store_failure("a", "filtered", RuntimeError("another run came in between"), settings.storage)
     assert state(settings, "a") == (State.COMPLETE, "")
     run(settings)
     assert [path.name for path in (tmp_path / "out/failures").rglob("*.json")] == ["b.json"]

@@ -3,26 +3,22 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from interleaved_assets.model.errors import InterleavedError, ShardTimeout, StorageUnavailable, WorkerLost
-from interleaved_assets.pipeline.run import many, threads
-from interleaved_assets.pipeline.run.many import ShownOutcome, run_shards, take_many
+from interleaved_assets.model.errors import ShardTimeout, StorageUnavailable, WorkerLost
+from interleaved_assets.pipeline.run import shard_map
+from interleaved_assets.pipeline.run.many import run_shards, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
-from interleaved_assets.pipeline.run.stage import ShardResult, ShardTask, Stage, Work
-from interleaved_assets.settings import Settings
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets_tests.documents import good_shard, project
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "TICK_S", 0.02)
-
-
-OneTask = Callable[[str], Iterator[tuple[str, ShownOutcome[str] | Exception] | None]]
+    monkeypatch.setattr(shard_map, "TICK_S", 0.02)
 
 
 def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(tmp_path: Path) -> None:
@@ -36,42 +32,9 @@ def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(tmp
     for key in "ab":
         good_shard(tmp_path / "raw" / f"{key}.tar")
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=hang)
-    found = {one.key: one.result for one in take_many(stage, ["a", "b"], settings, then=str, jobs=1)}
+    found = {one.key: one.result for one in take_many([stage], ["a", "b"], settings, then=str, jobs=1)}
     go_on.set()
     assert [type(found[key]) for key in "ab"] == [ShardTimeout, ShardTimeout]
-
-
-def test_of_shards_taken_together_a_hanging_one_fails_on_a_worker_and_those_after_it_are_taken_by_another_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def on_this_machine(
-        work: OneTask, keys: str, stage: str, **_: object
-    ) -> Iterator[ShardResult[ShownOutcome[str]] | None]:
-        for one in work(keys):
-            yield None if one is None else ShardResult(one[0], stage, one[1])
-
-    monkeypatch.setattr(many, "on_cluster", on_this_machine)
-    settings = project(tmp_path, "[run]\nmax_shard_seconds = 1\n")
-    go_on = threading.Event()
-    calls: list[list[str]] = []
-
-    def together(shards: Iterator[ShardTask], _: Settings) -> Iterator[tuple[str, Work | InterleavedError]]:
-        given = list(shards)
-        calls.append([shard.key for shard in given])
-        for shard in given:
-            if shard.key == "b":
-                go_on.wait(60)
-            yield shard.key, Work(outputs={}, data_version="1")
-
-    for key in "abcd":
-        good_shard(tmp_path / "raw" / f"{key}.tar")
-    stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, together=together)
-    found = {one.key: one.result for one in take_many(stage, "abcd", settings, then=str, cluster=True)}
-    go_on.set()
-    assert calls == [["a", "b", "c", "d"], ["c", "d"]]
-    assert isinstance(found["b"], ShardTimeout)
-    assert "shard b: measured was stopped because" in str(found["b"])
-    assert [isinstance(found[key], ShownOutcome) for key in "acd"] == [True] * 3
 
 
 def test_pauses_before_another_try_grow_up_to_half_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +50,7 @@ def test_pauses_before_another_try_grow_up_to_half_a_minute(tmp_path: Path, monk
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     monkeypatch.setattr(time, "sleep", slept.append)
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=away)
-    (one,) = take_many(stage, ["a"], settings, then=str)
+    (one,) = take_many([stage], ["a"], settings, then=str)
     assert isinstance(one.result, StorageUnavailable)
     assert (tried, slept) == (["a"] * 9, [1, 2, 4, 8, 16, 30, 30, 30])
 
@@ -132,10 +95,10 @@ def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tm
         for one in run_shards("abc", two_stages(first, second), settings, then=str, jobs=2)
     ]
     assert sorted(found, key=lambda one: one[:2]) == [
-        ("a", "first", ShownOutcome),
-        ("a", "second", ShownOutcome),
-        ("b", "first", ShownOutcome),
-        ("b", "second", ShownOutcome),
+        ("a", "first", StageOutcome),
+        ("a", "second", StageOutcome),
+        ("b", "first", StageOutcome),
+        ("b", "second", StageOutcome),
         ("c", "first", ValueError),
     ]
 
@@ -143,7 +106,7 @@ def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tm
 def test_a_shard_that_hangs_or_ends_its_worker_or_meets_no_storage_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "_pause", lambda _: 0.0)
+    monkeypatch.setattr(shard_map, "_PAUSE_S", 0.0)
     settings = project(tmp_path, "[run]\nmax_shard_seconds = 1\nstorage_tries = 3\n")
     for key in "abcd":
         good_shard(tmp_path / "raw" / f"{key}.tar")
@@ -169,7 +132,7 @@ def test_a_shard_that_hangs_or_ends_its_worker_or_meets_no_storage_fails_alone(
     assert isinstance(found["b", "second"], WorkerLost)
     assert "shard b: the process of second ended by signal SIGKILL" in str(found["b", "second"])
     assert (tmp_path / "tries").read_text() == "ccc"
-    assert [isinstance(found[key, "second"], ShownOutcome) for key in "cd"] == [True, True]
+    assert [isinstance(found[key, "second"], StageOutcome) for key in "cd"] == [True, True]
     assert len(found) == 8
 
 
@@ -185,8 +148,8 @@ def test_so_many_shards_are_in_work_at_once_as_the_setting_says(tmp_path: Path) 
         return nothing_made(shard)
 
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=meet)
-    found = [one.result for one in take_many(stage, "abc", settings, then=str)]
-    assert [type(one) for one in found] == [ShownOutcome] * 3
+    found = [one.result for one in take_many([stage], "abc", settings, then=str)]
+    assert [type(one) for one in found] == [StageOutcome] * 3
 
 
 def test_a_result_that_cannot_be_sent_is_the_error_of_its_shard(tmp_path: Path) -> None:
@@ -194,6 +157,6 @@ def test_a_result_that_cannot_be_sent_is_the_error_of_its_shard(tmp_path: Path) 
     for key in "ab":
         good_shard(tmp_path / "raw" / f"{key}.tar")
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=nothing_made)
-    found = [str(one.result) for one in take_many(stage, "ab", settings, then=lambda _: threading.Lock())]
+    found = [str(one.result) for one in take_many([stage], "ab", settings, then=lambda _: threading.Lock())]
     assert sorted(text.partition(":")[0] for text in found) == ["shard a", "shard b"]
     assert all("the result of measured cannot be sent from its worker" in text for text in found)

@@ -1,6 +1,7 @@
 """CLIP scores as a stage, with a tiny model: values, errors of one shard of many, and trying again."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from interleaved_assets.model.errors import (
     SettingsError,
     ShardError,
     StorageUnavailable,
+    describe,
 )
 from interleaved_assets.pipeline.run import counts
 from interleaved_assets.pipeline.run.one import take_through, take_together
@@ -69,7 +71,7 @@ def three(folder: Path, text: str = "") -> Settings:
     return prepared(folder, {key: {key: document(f"text of {key}", picture(at))} for at, key in enumerate("abc")}, text)
 
 
-def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, StageOutcome | InterleavedError]:
+def go(settings: Settings, keys: Iterable[str] = "abc") -> dict[str, StageOutcome | Exception]:
     return dict(take_together(stage_dag(settings)["clip_scores"], keys, settings))
 
 
@@ -324,23 +326,27 @@ def test_after_the_storage_stops_answering_all_unfinished_shards_can_be_tried_ag
     assert all(isinstance(outcome, StageOutcome) for outcome in go(settings).values())
 
 
-def test_a_failing_device_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_device_is_the_error_of_every_shard(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = three(folder)
 
     def fail(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
         raise RuntimeError("CUDA error: the device is gone")
 
     replace_model(monkeypatch, score_shards=fail)
-    with pytest.raises(RuntimeError, match="the device is gone"):
-        go(settings)
+    found = go(settings)
+    assert isinstance(found["a"], RuntimeError)
+    assert {key: describe(error) for key, error in found.items() if isinstance(error, Exception)} == dict.fromkeys(
+        "abc", "RuntimeError: CUDA error: the device is gone"
+    )
     assert not list((folder / "out").rglob("clip_scores/*.parquet"))
 
 
-def test_a_model_that_cannot_be_loaded_raises_before_any_shard_begins(folder: Path) -> None:
+def test_a_model_that_cannot_be_loaded_is_the_error_of_every_shard_before_any_begins(folder: Path) -> None:
     settings = three(folder)
     (folder / "model" / "tiny.pt").write_bytes(b"no checkpoint")
-    with pytest.raises(SettingsError, match=r"clip: model tiny .* cannot be loaded"):
-        go(settings)
+    found = go(settings)
+    assert isinstance(found["a"], SettingsError)
+    assert all(re.match(r"clip: model tiny .* cannot be loaded", str(error)) for error in found.values())
     assert state(settings, "a") is None
 
 
