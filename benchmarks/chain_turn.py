@@ -7,7 +7,7 @@
 one after another. ``run`` is ``interleaved run``. ``straight`` is the library alone: reader, ``filter_batch``, writer,
 with the scorers of the chain and no records, checks or pictures; ``straight, lazily`` reads images when they are
 scored. The last line of standard output is JSON: seconds and CPU seconds of the work without imports, and of the
-imports, the largest resident memory, and bytes that system calls have read and written.
+imports, the largest memory of the process and its workers, and bytes that system calls have read and written.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import contextlib
 import importlib
 import json
 import os
-import resource
 import sys
+import threading
 import time
 from collections import Counter
 from functools import partial
@@ -41,10 +41,11 @@ def main() -> None:
     scoring = f'[scoring]\nqr_detector = "{options.qr_detector}"\n' if options.qr_detector else ""
     storage = f'image_bytes = "{options.image_bytes}"\n' if options.image_bytes else ""
     settings.write_text(SETTINGS.format(raw=options.raw.resolve(), storage=storage) + scoring)
+    memory = _Memory()
     before = _spent()
     figures = WAYS[options.way](settings)
     moved = {what: _spent()[what] - before[what] for what in ("read_bytes", "written_bytes")}
-    print(json.dumps(figures | moved | {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    print(json.dumps(figures | moved | {"peak_bytes": memory.peak}))
 
 
 def through_stages(file: Path) -> dict[str, object]:
@@ -111,14 +112,43 @@ def straight(file: Path, *, lazily: bool = False) -> dict[str, object]:
 
 
 def _spent() -> dict[str, float]:
-    """Seconds on the clock, CPU seconds of this process, and bytes that it has read and written by system calls."""
-    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    return {
-        "seconds": time.perf_counter(),
-        "cpu_seconds": time.process_time(),
-        "read_bytes": int(counts["rchar"]),
-        "written_bytes": int(counts["wchar"]),
-    }
+    """Seconds; CPU seconds, and bytes read and written by system calls, of this process and its workers."""
+    spent = Counter({"seconds": time.perf_counter()})
+    for process in _processes():
+        counts = dict(line.split(": ") for line in (process / "io").read_text().splitlines())
+        times = (process / "stat").read_text().rpartition(")")[2].split()[11:15]  # with those of children that ended
+        spent["cpu_seconds"] += sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+        spent["read_bytes"] += int(counts["rchar"])
+        spent["written_bytes"] += int(counts["wchar"])
+    return dict(spent)
+
+
+def _processes() -> list[Path]:
+    """This process and those that it has started, as folders of ``/proc``."""
+    found = [Path("/proc/self").resolve()]
+    for process in found:
+        with contextlib.suppress(FileNotFoundError):
+            for task in (process / "task").iterdir():
+                found += [Path("/proc", pid) for pid in (task / "children").read_text().split()]
+    return found
+
+
+class _Memory:
+    """The largest sum of the resident memory of this process and its workers, without what they share."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._ended = threading.Event()
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.25):
+            found = 0
+            for process in _processes():
+                with contextlib.suppress(OSError):
+                    rollup = (process / "smaps_rollup").read_text()
+                    found += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+            self.peak = max(self.peak, found * 1024)
 
 
 def through_dagster(file: Path) -> dict[str, object]:
@@ -156,14 +186,12 @@ class _Clock:
     """Elapsed and processor time from its making on."""
 
     def __init__(self) -> None:
-        self._started, self._cpu = time.perf_counter(), time.process_time()
+        self._started = _spent()
 
     def figures(self) -> dict[str, object]:
-        return {
-            "seconds": time.perf_counter() - self._started,
-            "cpu_seconds": time.process_time() - self._cpu,
-            "import_seconds": self._started - _STARTED,
-        }
+        now = _spent()
+        spent = {what: now[what] - self._started[what] for what in ("seconds", "cpu_seconds")}
+        return spent | {"import_seconds": self._started["seconds"] - _STARTED}
 
 
 WAYS = {

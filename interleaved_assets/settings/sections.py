@@ -286,9 +286,9 @@ class PageSettings(_Section):
     enabled: bool = True
     """If true, selection writes pages/<key>.html below the output root for each shard: its documents, with dropped rows
     in their places. Default true."""
-    max_documents: int = Field(default=60, ge=1, le=2000)
+    max_documents: int = Field(default=30, ge=1, le=2000)
     """Most documents on a page, about 25 KB each; for a larger shard, documents with dropped rows come first, of every
-    reason in turn. interleaved view shows others. Default 60."""
+    reason in turn. interleaved view shows others. Default 30."""
 
 
 class ServeSettings(_Section):

@@ -28,7 +28,7 @@ from interleaved_assets.settings import Settings
 
 _BATCH_BYTES: Final = 16 * 2**20
 """Bytes of a batch: smaller than a shard, so that images are scored while others are read."""
-SHOWN_DOCUMENTS: Final = 60
+SHOWN_DOCUMENTS: Final = 30
 """Documents of a shard that have thumbnails of all their images."""
 _IMAGE_COLUMNS: Final = ("sample_id", "position", "modality", "binary_content", "materialize_error")
 
