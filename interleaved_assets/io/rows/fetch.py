@@ -11,9 +11,9 @@ from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.storage import StorageOptions, as_storage_error, filesystem, is_local, local_path
 from interleaved_assets.io.storage.atomic import BytesLike
-from interleaved_assets.io.storage.filesystem import client_errors
+from interleaved_assets.io.storage.filesystem import client_errors, storage_errors
 from interleaved_assets.io.storage.limits import TarLimits
-from interleaved_assets.io.storage.local import check_regular
+from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable, row_error
 
 _COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -28,6 +28,10 @@ class Source(NamedTuple):
     end: int | None = None
     part: str | None = None
 
+    def range_of(self, size: int) -> tuple[int, int]:
+        """Return the first byte and the end, of all of a file of ``size`` bytes if no range is given."""
+        return (0, size) if self.start is None or self.end is None else (self.start, self.end)
+
 
 def is_compressed_tar(path: str) -> bool:
     """Return whether ``path`` is a compressed tar, whose members have no byte offset in the file."""
@@ -39,12 +43,14 @@ def fetch(
 ) -> dict[Source, BytesLike | str]:
     """Return the bytes of each source, or the row error that says why they are missing.
 
-    Ranges and whole files take one ``cat_ranges`` call per filesystem; the members of one tar are read in one pass.
+    Remote ranges and whole files take one ``cat_ranges`` call per filesystem. A local file, and a tar whose members are
+    looked up, is opened once.
 
     Raises:
         StorageUnavailable: the storage failed in a way that may pass, so no row gets an error.
     """
     ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
+    local: defaultdict[str, list[Source]] = defaultdict(list)
     members: defaultdict[str, list[Source]] = defaultdict(list)
     parts: defaultdict[str, list[str]] = defaultdict(list)
     result: dict[Source, BytesLike | str] = {}
@@ -55,9 +61,13 @@ def fetch(
         if source.member is not None:
             members[source.path].append(source)
             continue
+        if is_local(source.path):
+            local[source.path].append(source)
+            continue
+        # of a remote file of unknown size, one byte more than is allowed
+        start, end = source.range_of(limits.max_member_bytes + 1)
         try:
             fs, path = filesystem(source.path, storage_options)
-            start, end = _range(source, limits.max_member_bytes)
         except (OSError, InterleavedError) as error:
             result[source] = _problem(error, source.path)
             continue
@@ -67,6 +77,8 @@ def fetch(
             result[source] = b""
         else:
             ranges.setdefault(id(fs), (fs, {}))[1][source] = (path, start, end)
+    for path, of_file in local.items():
+        result.update(_read_local(path, of_file, limits.max_member_bytes))
     for fs, wanted in ranges.values():
         result.update(_fetch_ranges(fs, wanted, limits.max_member_bytes))
     for path, wanted_members in members.items():
@@ -93,19 +105,21 @@ def _fetch_parts(
     return {part: found.get(part, problem) for part in parts}
 
 
-def _range(source: Source, max_member_bytes: int) -> tuple[int, int]:
-    """Return the first byte and the end to request; for a remote file of unknown size one byte more than is allowed."""
-    if is_local(source.path):
-        path = local_path(source.path)
-        size = path.stat().st_size
-        check_regular(path, source.path)
-        if path.is_dir():
-            raise StorageError(f"cannot read {source.path}: it is not a regular file but a folder")
-        if source.start is None or source.end is None:
-            return 0, size
-    elif source.start is None or source.end is None:
-        return 0, max_member_bytes + 1
-    return source.start, source.end
+def _read_local(path: str, wanted: Sequence[Source], max_member_bytes: int) -> dict[Source, BytesLike | str]:
+    found: dict[Source, BytesLike | str] = {}
+    problem = ""
+    try:
+        with storage_errors(path, "read"), LocalFile(local_path(path), path) as file:
+            for source in wanted:
+                start, end = source.range_of(file.size)
+                if end - start > max_member_bytes:
+                    found[source] = _too_large(path, end - start, max_member_bytes)
+                else:
+                    data = file.read_at(start, end - start)
+                    found[source] = data if len(data) == end - start else _short(source, data)
+    except InterleavedError as error:
+        problem = _problem(error, path)
+    return {source: found.get(source, problem) for source in wanted}
 
 
 def _fetch_ranges(
@@ -124,8 +138,7 @@ def _fetch_ranges(
         elif source.start is None:
             yield source, data if len(data) <= max_member_bytes else _too_large(source.path, None, max_member_bytes)
         elif len(data) != end - start:
-            detail = f"{len(data)} of {end - start} bytes at offset {start} of {source.path}"
-            yield source, row_error("short_read", detail)
+            yield source, _short(source, data)
         else:
             yield source, data
 
@@ -159,6 +172,11 @@ def _member(tar: TarSource, member: TarMember, max_member_bytes: int) -> BytesLi
     if len(data) < member.size:
         return row_error("short_read", f"{member.name} of {tar.uri}: {len(data)} of {member.size} bytes")
     return data
+
+
+def _short(source: Source, data: BytesLike) -> str:
+    start, end = source.range_of(0)
+    return row_error("short_read", f"{len(data)} of {end - start} bytes at offset {start} of {source.path}")
 
 
 def _too_large(name: str, size: int | None, limit: int) -> str:

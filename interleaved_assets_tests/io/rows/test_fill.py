@@ -162,7 +162,7 @@ class Calls:
         return cat_ranges
 
 
-def test_one_call_for_each_filesystem_and_each_range_once(
+def test_one_call_for_each_remote_filesystem_and_each_range_once(
     raw: Path, s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3_server.fs.pipe({f"{bucket}/s.tar": (raw / "s.tar").read_bytes(), f"{bucket}/whole.jpg": b"remote and whole"})
@@ -171,12 +171,14 @@ def test_one_call_for_each_filesystem_and_each_range_once(
     refs = [build_source_ref(*frame) for frame in frames]
     refs += [build_source_ref(f"{bucket}/whole.jpg"), build_source_ref(f"{raw}/plain.jpg")] * 2
     refs += [build_source_ref(f"{bucket}/s.tar", "a.png")]
-    calls = Calls(monkeypatch, fsspec.filesystem("file"), s3_server.fs)
-    found, errors = fill(refs, raw, allowed_roots=[str(raw), bucket], storage_options=s3_server.storage_options)
+    calls = Calls(monkeypatch, s3_server.fs)
+    with files_opened("") as opened:
+        found, errors = fill(refs, raw, allowed_roots=[str(raw), bucket], storage_options=s3_server.storage_options)
     assert errors == [None] * len(refs)
     assert found[:6] == [cut_frame(TIFF, index) for index in (0, 1, 2)] * 2
     assert found[6:] == [b"remote and whole", b"a whole file"] * 2 + [b"the bytes of a"]
-    assert sorted(calls.asked) == [("LocalFileSystem", 2), ("S3FileSystem", 2)]
+    assert calls.asked == [("S3FileSystem", 2)]
+    assert sorted(path for path in opened if path.startswith(str(raw))) == [f"{raw}/plain.jpg", f"{raw}/s.tar"]
 
 
 def test_a_tar_is_opened_once_for_all_its_members(raw: Path) -> None:
@@ -282,11 +284,11 @@ def test_a_forbidden_place_is_not_touched(raw: Path, path: str, monkeypatch: pyt
     Path(f"{raw}2").mkdir()
     Path(f"{raw}2", "secret.jpg").write_bytes(b"secret")
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda *_: pytest.fail("a filesystem was asked for"))
-    calls = Calls(monkeypatch, fsspec.filesystem("file"))
     path = path.format(raw=raw)
-    for rest in ((), ("a.png",), (None, 0, 3)):
-        assert the_error(build_source_ref(path, *rest), raw) == f"forbidden_path: {path} is not below {raw}"
-    assert calls.asked == []
+    with files_opened("") as opened:
+        for rest in ((), ("a.png",), (None, 0, 3)):
+            assert the_error(build_source_ref(path, *rest), raw) == f"forbidden_path: {path} is not below {raw}"
+    assert opened == []
 
 
 def test_without_roots_no_place_is_allowed(raw: Path) -> None:
