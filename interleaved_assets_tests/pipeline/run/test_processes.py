@@ -1,0 +1,108 @@
+"""Worker processes: they work in the environment of their process, and none outlives it or its task."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.pipeline.run.many import take_many
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
+from interleaved_assets.settings import Settings
+
+pytestmark = pytest.mark.project(shards={"a": 1, "b": 2})
+
+
+def stage(run: object) -> Stage:
+    return Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=run)  # type: ignore[arg-type]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def end_of(pids: list[int]) -> bool:
+    """Whether all of these processes end within ten seconds."""
+    for _ in range(100):
+        if not any(map(lives, pids)):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def pids_in(folder: Path, count: int) -> list[int]:
+    """The numbers that are the names of files in ``folder``, once there are so many."""
+    for _ in range(600):
+        if len(found := [int(file.name) for file in folder.iterdir()]) == count:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(found)
+
+
+def test_a_worker_has_the_environment_of_the_call(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def note(shard: ShardTask) -> Work:
+        (tmp_path / f"{shard.key}.seen").write_text(f"{os.environ.get('OF_A_TEST')} {os.getpid()}")
+        return Work(outputs={}, data_version="1")
+
+    for value in ("first", "second"):
+        monkeypatch.setenv("OF_A_TEST", value)
+        found = list(take_many([stage(note)], ["a", "b"], settings, then=str, jobs=2))
+        assert [type(one.result).__name__ for one in found] == ["StageOutcome"] * 2
+        for key in "ab":
+            (tmp_path / f"out/records/measured/{key}.json").unlink()
+            seen, pid = (tmp_path / f"{key}.seen").read_text().split()
+            assert (seen, int(pid) == os.getpid()) == (value, False)
+
+
+def test_workers_end_with_a_caller_that_takes_no_more_results(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "pids").mkdir()
+
+    def hang(shard: ShardTask) -> Work:
+        if shard.key == "a":
+            return Work(outputs={}, data_version="1")
+        (tmp_path / f"pids/{os.getpid()}").touch()
+        time.sleep(600)
+        raise AssertionError(shard.key)
+
+    results = take_many([stage(hang)], ["a", "b"], settings, then=str, jobs=2)
+    assert next(results).key == "a"
+    pids = pids_in(tmp_path / "pids", 1)
+    results.close()  # type: ignore[attr-defined]
+    assert end_of(pids)
+
+
+_KILLED = """
+import os, sys, time
+from pathlib import Path
+from interleaved_assets.pipeline.run.many import take_many
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import Stage
+from interleaved_assets.settings import load_settings
+
+folder = Path(sys.argv[1])
+
+def hang(shard):
+    (folder / f"pids/{os.getpid()}").touch()
+    time.sleep(600)
+
+stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=hang)
+list(take_many([stage], ["a", "b"], load_settings(folder / "interleaved.toml"), then=str, jobs=2))
+"""
+
+
+@pytest.mark.usefixtures("settings")
+def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "pids").mkdir()
+    with subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path)]) as run:
+        pids = pids_in(tmp_path / "pids", 2)
+        run.send_signal(signal.SIGKILL)
+    assert end_of(pids)
