@@ -1,5 +1,6 @@
 """Each check in real runs: what it says of a good shard, and of one in which something is wrong."""
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import SHARDS, shards
 from interleaved_assets.io.formats.registry import TAR
 from interleaved_assets.io.tar.reader import ReadOptions
-from interleaved_assets.model.errors import SettingsError, StorageError
+from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.protocol.registry import register_scorer, unregister_scorer
 from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets.settings import Settings
@@ -30,6 +31,7 @@ from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_res
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, one_at_a_time, project, write_shard
 from interleaved_assets_tests.io.formats.registered import in_place_of
 from interleaved_assets_tests.layouts import foreign_tar
+from interleaved_assets_tests.system_calls import failing
 
 TO_NORMALIZED, TO_SCORES, TO_FILTERED = STAGES[:1], STAGES[:3], STAGES[:4]
 TWO_SHARDS_DONE = pytest.mark.project(shards={"a": 1, "b": 2}, done="ab")
@@ -319,17 +321,17 @@ def test_a_check_with_a_defect_costs_its_shard_and_no_other(
     }
 
 
-def test_shards_that_cannot_be_compared_stand(
-    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+@TWO_SHARDS_DONE
+def test_a_shard_whose_record_cannot_be_read_is_not_compared_with(
+    settings: Settings, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    def fail(*_: Any) -> dict[str, float]:
-        raise StorageError("records cannot be listed")
-
-    monkeypatch.setattr(shard_events, "keep_rates_of", fail)
-    result = run(instance, tmp_path)
-    assert result.success
-    assert result.errors == ["filtered: shards could not be compared: records cannot be listed"]
-    assert materialized(instance, "final_tars") == {"a", "b"}
+    good_shard(tmp_path / "raw/c.tar", seed=3)
+    register_all(instance, settings.storage)
+    assert run_chain(instance, settings, ["a", "b"]).success
+    with failing("open", "/out/records/filtered/a.json", OSError(errno.EIO, "the disk is away")):
+        ran = run_chain(instance, settings, ["c"])
+    assert (ran.success, ran.errors) == (True, [])
+    assert check_result(instance, "filtered", "keep_rate_within_bounds", "c").figures["other_shards"] == 1
 
 
 def figures(found: dg.AssetCheckEvaluation) -> dict[str, Any]:

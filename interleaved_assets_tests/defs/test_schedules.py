@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaved_assets.defs import shard_run
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, ranges_of
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
-from interleaved_assets.defs.shard_events import LoggedShard
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
@@ -248,16 +246,19 @@ def test_a_shard_whose_run_was_terminated_between_record_and_event_is_requested(
     folder, settings, instance = made
     good_shard(folder / "raw/c.tar", seed=9)
     job = build_definitions(settings).resolve_job_def("bring_up_to_date")
-    record = shard_run.record_success
+    log = instance.handle_new_event
 
-    def terminated(context: dg.AssetExecutionContext, *others: Any) -> LoggedShard:
-        if context.asset_key == dg.AssetKey(stage):
-            context.instance.report_run_canceling(context.run)  # as the button in the UI does, and then sends SIGTERM
+    def terminated(event: dg.EventLogEntry, **options: Any) -> None:
+        of = event.dagster_event
+        if of is not None and of.is_step_materialization and of.asset_key == dg.AssetKey(stage):
+            run = instance.get_run_by_id(event.run_id)
+            assert run is not None
+            instance.report_run_canceling(run)  # as the button in the UI does, and then sends SIGTERM
             raise KeyboardInterrupt
-        return record(context, *others)
+        log(event, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shard_run, "record_success", terminated)
+        patched.setattr(instance, "handle_new_event", terminated)
         tags = {RANGE_START: "c", RANGE_END: "c"}
         ended = job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
     assert instance.get_run_by_id(ended.run_id).status is dg.DagsterRunStatus.CANCELED  # type: ignore[union-attr]

@@ -1,10 +1,11 @@
 """A stage that takes its shards together, in real runs: CLIP scores, with everything real but the model."""
 
+import errno
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -14,13 +15,12 @@ import pytest
 from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
-from interleaved_assets.io.parquet import reader
-from interleaved_assets.model.errors import ShardError, StorageUnavailable
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import check_result, materialized
 from interleaved_assets_tests.defs.test_checks import shown
+from interleaved_assets_tests.system_calls import system_calls
 
 CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\nkeep_embeddings = true\n'
 KEYS = ("a", "b", "c")
@@ -103,38 +103,40 @@ def test_scores_of_another_schema_and_without_reason(
     assert check_result(instance, "clip_scores", "schema_canonical", "a").description == "more is not expected"
 
 
-def fail_reading(monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], times: int) -> None:
-    """Let clip_scores fail to read these shards so many times, after a first batch."""
-    read = reader.read_parquet_shard
+AWAY = OSError(errno.ETIMEDOUT, "timed out")
+FORBIDDEN = OSError(errno.EACCES, "Permission denied")
+
+
+@contextmanager
+def rows_cannot_be_read(errors: Mapping[str, OSError], times: int) -> Iterator[None]:
+    """The rows of these shards, which only clip_scores reads, cannot be opened so many times."""
     tried: Counter[str] = Counter()
 
-    def flaky(uri: str, columns: Sequence[str] | None, **options: Any) -> Iterator[pa.Table]:
-        key = Path(uri).stem
-        yield from read(uri, columns=columns, **options)
-        if columns and {"text_content", "binary_content"} <= set(columns):
+    def see(event: str, path: str) -> None:
+        key = Path(path).stem
+        if event == "open" and path.endswith(f"/out/normalized/{key}.parquet"):
             tried[key] += 1
             if key in errors and tried[key] <= times:
                 raise errors[key]
 
-    monkeypatch.setattr(reader, "read_parquet_shard", flaky)
+    with system_calls(see):
+        yield
 
 
 def test_shards_whose_storage_did_not_answer_are_tried_again_and_no_others(
-    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, model: Model, instance: dg.DagsterInstance
 ) -> None:
-    fail_reading(monkeypatch, {"a": StorageUnavailable("busy"), "c": StorageUnavailable("busy")}, times=2)
-    assert run(instance, settings).success
+    with rows_cannot_be_read({"a": AWAY, "c": AWAY}, times=2):
+        assert run(instance, settings).success
     assert model.given == [["a", "b", "c"], ["a", "c"], ["a", "c"]]
     assert materialized(instance, "clip_scores") == set(KEYS)
     events = instance.fetch_materializations(dg.AssetKey("clip_scores"), limit=50).records
     assert sorted(str(event.partition_key) for event in events) == list(KEYS)  # each of them once
 
 
-def test_tries_come_to_an_end(
-    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_reading(monkeypatch, {"a": StorageUnavailable("busy")}, times=99)
-    result = run(instance, settings)
+def test_tries_come_to_an_end(settings: Settings, model: Model, instance: dg.DagsterInstance) -> None:
+    with rows_cannot_be_read({"a": AWAY}, times=99):
+        result = run(instance, settings)
     assert not result.success
     assert model.given == [["a", "b", "c"], ["a"], ["a"], ["a"]]  # run.storage_tries
     assert materialized(instance, "clip_scores") == {"b", "c"}
@@ -142,10 +144,8 @@ def test_tries_come_to_an_end(
     assert "1 of 3 shards failed" in str(failure.step_failure_data.user_failure_data.description)
 
 
-def test_permanent_errors_are_not_retried(
-    settings: Settings, model: Model, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_reading(monkeypatch, {"a": ShardError("damaged"), "b": StorageUnavailable("busy")}, times=1)
-    assert not run(instance, settings).success
+def test_permanent_errors_are_not_retried(settings: Settings, model: Model, instance: dg.DagsterInstance) -> None:
+    with rows_cannot_be_read({"a": FORBIDDEN, "b": AWAY}, times=1):
+        assert not run(instance, settings).success
     assert model.given == [["a", "b", "c"], ["b"]]
     assert materialized(instance, "clip_scores") == {"b", "c"}
