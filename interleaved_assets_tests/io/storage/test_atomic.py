@@ -14,16 +14,12 @@ import xxhash
 from interleaved_assets.io.storage.atomic import atomic_output, clear_leftovers
 from interleaved_assets.io.storage.stamps import read_stamp
 from interleaved_assets.model.errors import StorageError
+from interleaved_assets_tests.elsewhere import elsewhere
 from interleaved_assets_tests.s3 import S3Server
 
-PART = 5 * 2**20  # the least that S3 takes
-# more than two parts of a multipart upload
-LARGE = np.random.default_rng(0).bytes(2 * PART + 2**20)
-
-
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interleaved_assets.io.storage.atomic._UPLOAD_PART_BYTES", PART)
+PART = 16 * 2**20  # of a multipart upload
+# more than one part
+LARGE = np.random.default_rng(0).bytes(PART + 2**20)
 
 
 def names(folder: Path) -> list[str]:
@@ -234,17 +230,13 @@ def lose_to_clearing(uri: str) -> None:
         clear_leftovers(uri)
 
 
-def test_without_locks_a_live_writer_fails_after_its_file_is_cleared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("interleaved_assets.io.storage.atomic.is_local", lambda uri: uri.startswith("/"))
-    fs = fsspec.filesystem("file")
+def test_without_locks_a_live_writer_fails_after_its_file_is_cleared(tmp_path: Path) -> None:
     write(tmp_path / "a.bin", b"old")
-    with pytest.raises(StorageError, match=r"cannot write file://.*a\.bin: No such file"):
-        lose_to_clearing(f"file://{tmp_path}/a.bin")
-    assert fs.cat_file(f"{tmp_path}/a.bin") == b"old"
+    with pytest.raises(StorageError, match=r"cannot write elsewhere://.*a\.bin: No such file"):
+        lose_to_clearing(elsewhere(tmp_path / "a.bin"))
+    assert (tmp_path / "a.bin").read_bytes() == b"old"
     assert names(tmp_path) == ["a.bin"]
-    clear_leftovers(f"file://{tmp_path}/no folder/a.bin")
+    clear_leftovers(elsewhere(tmp_path / "no folder/a.bin"))
 
 
 def test_clear_leftovers_does_nothing_in_an_object_store(s3_server: S3Server, bucket: str) -> None:

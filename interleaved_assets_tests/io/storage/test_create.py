@@ -11,9 +11,9 @@ import pytest
 
 from interleaved_assets.io.storage import create_file, read_small
 from interleaved_assets.io.storage.atomic import atomic_output
-from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import system_calls
 
 
 @pytest.fixture(params=["local", "s3", "memory"])
@@ -48,15 +48,15 @@ def test_of_many_writers_one_creates_the_file(place: str, tmp_path: Path, reques
     assert [*tmp_path.glob(".*")] == []
 
 
-def test_a_file_that_appears_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, store = tmp_path / "a", TemporaryFile.store
+def test_a_file_that_appears_meanwhile_stays(tmp_path: Path) -> None:
+    file = tmp_path / "a"
 
-    def late_store(temporary: TemporaryFile) -> None:
-        store(temporary)
-        file.write_bytes(b"of another process")
+    def see(event: str, path: str) -> None:
+        if event == "os.link":
+            file.write_bytes(b"of another process")
 
-    monkeypatch.setattr(TemporaryFile, "store", late_store)
-    assert not create_file(str(file), b"own")
+    with system_calls(see):
+        assert not create_file(str(file), b"own")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"of another process"}
 
 

@@ -23,6 +23,7 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.io.storage.stamps import stamp_of
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
+from interleaved_assets_tests.elsewhere import elsewhere
 from interleaved_assets_tests.s3 import S3Server
 
 PART = 16 * 2**20
@@ -121,13 +122,11 @@ def test_an_unreachable_storage_is_not_a_missing_file() -> None:
         read_stamp("s3://bucket/a.bin", options)
 
 
-def test_other_filesystems_stamp_moved_files_but_not_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_filesystems_stamp_moved_files_but_not_copies(tmp_path: Path) -> None:
     assert write("memory://stamps/a.bin", b"first") is None
     assert read_stamp("memory://stamps/a.bin") is not None
     fsspec.filesystem("memory").rm("/stamps", recursive=True)
-    for module in ("atomic", "stamps"):
-        monkeypatch.setattr(f"interleaved_assets.io.storage.{module}.is_local", lambda uri: uri.startswith("/"))
-    uri = f"file://{tmp_path}/a.bin"
+    uri = elsewhere(tmp_path / "a.bin")
     assert read_stamp(uri) is None
     stamp = write(uri, b"first")
     assert read_stamp(uri) == stamp is not None

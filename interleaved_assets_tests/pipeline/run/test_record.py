@@ -8,7 +8,7 @@ import pytest
 import s3fs
 import xxhash
 
-from interleaved_assets.io.storage import atomic_output, content_hash, read_stamp, remove_file
+from interleaved_assets.io.storage import atomic_output, read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.run.record import (
     Counts,
@@ -21,6 +21,7 @@ from interleaved_assets.pipeline.run.record import (
     write_record,
 )
 from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets_tests.elsewhere import elsewhere, requests
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import files_opened
 
@@ -39,7 +40,7 @@ def a_record(output: OutputFile | None = None) -> Record:
     )
 
 
-def an_output(path: Path, content: bytes) -> OutputFile:
+def an_output(path: Path | str, content: bytes) -> OutputFile:
     with atomic_output(str(path)) as out:
         out.write(content)
     return OutputFile.of(out)
@@ -137,20 +138,19 @@ def test_outputs_are_read_only_if_their_stamp_differs(tmp_path: Path) -> None:
     assert b == []
 
 
-def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = an_output(tmp_path / "a", b"first")
-    an_output(tmp_path / "a", b"first")
+def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count(tmp_path: Path) -> None:
+    output = an_output(elsewhere(tmp_path / "a"), b"first")
+    an_output(elsewhere(tmp_path / "a"), b"first")
+    asked: list[str] = []
 
-    def replaced(uri: str, options: object, **named: str) -> str | None:
-        found = content_hash(uri, **named)
-        if Path(uri).read_bytes() == b"first":
-            an_output(tmp_path / "a", b"other")
-        return found
+    def replaced(request: str, path: str) -> None:
+        if (request, asked[-1:], asked.count("open rb")) == ("info", ["open rb"], 1):  # its content has been read
+            (tmp_path / "a").write_bytes(b"other")
+        asked.append(request)
 
-    monkeypatch.setattr("interleaved_assets.pipeline.run.record.content_hash", replaced)
-    assert with_present_stamps(a_record(output), {}) is None
+    with requests(replaced):
+        assert with_present_stamps(a_record(output), {}) is None
+    assert asked.count("open rb") == 2
 
 
 def test_a_listed_stamp_saves_a_request_and_an_outdated_one_is_checked(tmp_path: Path) -> None:
