@@ -1,10 +1,6 @@
 """The stamp of a commit equals the stamp read from the file, until the file is replaced."""
 
-import errno
-import fcntl
-import os
 import shutil
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,12 +15,13 @@ from interleaved_assets.io.storage import (
     content_hash,
     list_stamps,
     read_stamp,
-    temporary,
 )
 from interleaved_assets.io.storage.stamps import stamp_of
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets_tests.elsewhere import elsewhere
+from interleaved_assets_tests.forked import run_forked, without_locks
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import system_calls
 
 PART = 16 * 2**20
 
@@ -139,26 +136,23 @@ def test_a_stamp_is_of_the_etag_or_the_time_and_of_the_size() -> None:
     assert stamp_of({"size": 1, "mtime": 1.5, "ETag": '"0f"'}) == "etag:0f-1"
 
 
-@pytest.mark.parametrize("locks", [True, False])
-def test_leftovers_are_searched_for_only_where_there_are_no_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
-) -> None:
-    def unsupported(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOTSUP, "Operation not supported")
+def clear_two(folder: Path) -> None:
+    clear_leftovers(str(folder / "a.bin"))
+    clear_leftovers(str(folder / "no folder" / "a.bin"))
 
-    listed: list[Path] = []
-    listing: Callable[[Path], object] = Path.iterdir
-    monkeypatch.setattr(temporary, "_locking_devices", {})
-    monkeypatch.setattr(Path, "iterdir", lambda path: listed.append(path) or listing(path))
-    if not locks:
-        monkeypatch.setattr(fcntl, "flock", unsupported)
-    for name in (f".a.bin.{'0f' * 16}.tmp", ".a.bin.0.tmp", ".b.bin.0.tmp"):
-        (tmp_path / name).touch()
-    clear_leftovers(str(tmp_path / "a.bin"))
-    clear_leftovers(str(tmp_path / "no folder" / "a.bin"))
-    left = sorted(os.listdir(tmp_path))  # noqa: PTH208  not through Path.iterdir
-    assert left == ([".a.bin.0.tmp", f".a.bin.{'0f' * 16}.tmp", ".b.bin.0.tmp"] if locks else [".b.bin.0.tmp"])
-    assert listed == ([] if locks else [tmp_path])
+
+def test_leftovers_are_searched_for_only_where_there_are_no_locks(tmp_path: Path) -> None:
+    folder, said, listed = tmp_path / "folder", tmp_path / "said", list[str]()
+    folder.mkdir()
+    names = {f".a.bin.{'0f' * 16}.tmp", ".a.bin.0.tmp", ".b.bin.0.tmp"}
+    for name in names:
+        (folder / name).touch()
+    with system_calls(lambda event, path: listed.append(path) if event == "os.listdir" else None):
+        clear_two(folder)
+    assert listed == []
+    assert {path.name for path in folder.iterdir()} == names
+    assert run_forked(without_locks, clear_two, folder, output=said) == (0, "")
+    assert [path.name for path in folder.iterdir()] == [".b.bin.0.tmp"]
 
 
 @pytest.fixture

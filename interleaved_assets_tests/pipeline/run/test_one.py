@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.storage import atomic_output, inputs, open_input
+from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.record import (
@@ -24,6 +24,7 @@ from interleaved_assets.pipeline.run.record import (
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.forked import run_forked, without_locks
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import failing, files_opened, system_calls
 
@@ -272,9 +273,9 @@ def test_an_input_in_a_bucket_that_is_replaced_and_restored_while_it_is_read_is_
 
 
 def test_an_input_in_a_bucket_that_is_replaced_while_it_is_open_is_not_read_on(
-    in_bucket: Settings, monkeypatch: pytest.MonkeyPatch
+    in_bucket: Settings, bucket: str, s3_environment: S3Server
 ) -> None:
-    monkeypatch.setattr(inputs, "_FIRST_READ_BYTES", 2)  # a small object is read as a whole when it is opened
+    s3_environment.fs.pipe(f"{bucket}/raw/a.tar", bytes(2**21))  # a small object is read as a whole when it is opened
     take_through(Copy("one").stage, "a", in_bucket)
 
     def replace_it(shard: ShardTask) -> Work:
@@ -405,16 +406,20 @@ def test_a_new_stamp_is_not_written_over_the_record_of_another_run(settings: Set
     assert record.code_version.startswith("2-")
 
 
+def copy_once(file: Path) -> None:
+    take_through(Copy("one").stage, "a", load_settings(file))
+
+
 def test_temporary_files_of_a_killed_run_are_removed_on_storage_without_locks(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("interleaved_assets.io.storage.atomic.has_locks", lambda folder: False)
     left = [tmp_path / "out" / folder / f".a.parquet.{'0f' * 16}.tmp" for folder in ("one", "dropped/one")]
     others = [left[0].with_name(".b.parquet.0.tmp"), tmp_path / "out" / "two" / left[0].name]
     for path in (*left, *others):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    take_through(Copy("one").stage, "a", settings)
+    said = tmp_path / "said"
+    assert run_forked(without_locks, copy_once, tmp_path / "interleaved.toml", output=said) == (0, "")
     assert [path.exists() for path in (*left, *others)] == [False, False, True, True]
 
 
