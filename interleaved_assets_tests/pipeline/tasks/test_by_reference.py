@@ -21,6 +21,7 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.io.tars import encoded, frames_document, picture, tiff, write_tar
+from interleaved_assets_tests.system_calls import system_calls
 
 BY_REFERENCE = 'image_bytes = "referenced"\n[errors]\non_materialize_error = "drop_row"\n'
 READERS = ("image_scores", "final_tars")
@@ -206,20 +207,14 @@ def test_a_threshold_is_decided_without_the_raw_shard(settings: Settings, tmp_pa
     assert through(settings, "filtered").counts_out.images == 4
 
 
-def test_a_raw_shard_that_changes_while_its_images_are_read(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from interleaved_assets.io.rows import referenced
-
+def test_a_raw_shard_that_changes_while_its_images_are_read(settings: Settings, tmp_path: Path) -> None:
     through(settings, "normalized")
-    fill = referenced.fill_referenced
 
-    def fill_and_touch(*arguments: object) -> object:
-        yield from fill(*arguments)  # type: ignore[arg-type]
-        os.utime(tmp_path / "raw/a.tar", (1, 1))
+    def see(event: str, path: str) -> None:
+        if path.endswith("/normalized/a.parquet"):  # the rows, which are read when the tar is open
+            os.utime(tmp_path / "raw/a.tar", (1, 1))
 
-    monkeypatch.setattr(referenced, "fill_referenced", fill_and_touch)
-    with pytest.raises(ShardError, match=r"shard a: .*a\.tar changed while its images were read"):
+    with system_calls(see), pytest.raises(StorageError, match=r"raw/a\.tar changed while it was read"):
         through(settings, "image_scores")
 
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,12 +16,10 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.io import InterleavedParquetReader, InterleavedWebdatasetWriter, materialize
 from interleaved_assets.io.parquet.reader import read_parquet_shard
-from interleaved_assets.io.rows import referenced
 from interleaved_assets.io.rows.raw_versions import with_raw_version
 from interleaved_assets.model.errors import MaterializeError, ShardError, StorageError
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.verify import verify_release
-from interleaved_assets.pipeline.run import raw_images
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -32,6 +30,8 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.s3_gate import s3_gate
+from interleaved_assets_tests.system_calls import system_calls
 
 BY_REFERENCE = 'image_bytes = "referenced"\n'
 EXPORT = "[export]\nenabled = true\n"
@@ -133,18 +133,21 @@ def test_a_link_that_leads_to_another_tar_of_the_same_size_and_time(
 @pytest.mark.parametrize("stage", READERS)
 @pytest.mark.parametrize("change", [written_over, renamed_over])
 def test_a_raw_shard_that_changes_during_a_stage(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, change: Callable[[Path], None]
+    settings: Settings, tmp_path: Path, stage: str, change: Callable[[Path], None]
 ) -> None:
     before(settings, stage)
-    fill = referenced.fill_referenced
+    opened: list[str] = []
 
-    def fill_and_change(*arguments: object) -> Iterator[pa.Table]:
-        yield from fill(*arguments)  # type: ignore[arg-type]
-        with_its_times(tmp_path / "raw/a.tar", change)
+    def see(event: str, path: str) -> None:
+        if opened[-1:] == ["raw/a.tar"] and path.endswith(
+            "/a.parquet"
+        ):  # the rows, which are read when the tar is open
+            with_its_times(tmp_path / "raw/a.tar", change)
+        opened.append(path.removeprefix(f"{tmp_path}/"))
 
-    monkeypatch.setattr(referenced, "fill_referenced", fill_and_change)
-    with pytest.raises((ShardError, StorageError), match=r"a\.tar changed while"):
+    with system_calls(see), pytest.raises((ShardError, StorageError), match=r"a\.tar changed while"):
         through(settings, stage)
+    assert "raw/a.tar" in opened
     assert not (tmp_path / f"out/records/{stage}/a.json").exists()
     assert stage != "final_tars" or not list((tmp_path / "out").glob("tars/*"))
 
@@ -178,29 +181,30 @@ def in_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> Settings
 
 
 def test_an_object_that_is_replaced_and_restored_while_it_is_read(
-    in_bucket: Settings, bucket: str, s3_environment: S3Server, monkeypatch: pytest.MonkeyPatch
+    in_bucket: Settings, bucket: str, s3_environment: S3Server
 ) -> None:
     before(in_bucket, "final_tars")
     raw = f"{bucket}/raw/a.tar"
     first = s3_environment.fs.cat_file(raw)
-    judged = raw_images.judged_raw_shard
+    done: list[str] = []
 
-    def judge_and_replace(*arguments: object) -> object:
-        found = judged(*arguments)  # type: ignore[arg-type]
-        time.sleep(1.1)  # the server tells times in seconds
-        s3_environment.fs.pipe(raw, first[:-1] + b"x")
-        return found
+    def replace_and_restore(method: str, path: str) -> None:
+        if not path.partition("?")[0].endswith("/raw/a.tar"):
+            return
+        if method == "GET" and done == []:
+            time.sleep(1.1)  # the server tells times in seconds
+            s3_environment.fs.pipe(raw, first[:-1] + b"x")
+            done.append("replaced")
+        elif done == ["replaced"]:  # what was read is looked at again
+            s3_environment.fs.pipe(raw, first)
+            done.append("restored")
 
-    fill = referenced.fill_referenced
-
-    def fill_and_restore(*arguments: object) -> Iterator[pa.Table]:
-        yield from fill(*arguments)  # type: ignore[arg-type]
-        s3_environment.fs.pipe(raw, first)
-
-    monkeypatch.setattr(raw_images, "judged_raw_shard", judge_and_replace)
-    monkeypatch.setattr(referenced, "fill_referenced", fill_and_restore)
-    with pytest.raises(ShardError, match=r"a\.tar changed while its images were read"):
-        through(in_bucket, "final_tars")
+    with s3_gate(s3_environment) as gate:
+        gate.refuses = replace_and_restore
+        storage = in_bucket.storage.model_copy(update={"options": gate.storage_options})
+        with pytest.raises(ShardError, match=r"a\.tar changed while its images were read"):
+            through(in_bucket.model_copy(update={"storage": storage}), "final_tars")
+    assert done == ["replaced", "restored"]
     assert not s3_environment.fs.exists(f"{bucket}/out/tars/a.tar")
 
 
@@ -336,6 +340,7 @@ def test_a_locator_exchanged_for_an_image_of_the_same_size_is_refused(tmp_path: 
 
 def test_a_frame_beyond_the_tiff_is_an_error(tmp_path: Path) -> None:
     from interleaved_assets.io.archive.source import open_tar
+    from interleaved_assets.io.rows.referenced import fill_referenced
 
     settings = project(tmp_path, BY_REFERENCE)
     write_tar(
@@ -350,7 +355,7 @@ def test_a_frame_beyond_the_tiff_is_an_error(tmp_path: Path) -> None:
     edited = rows.set_column(place, "source_ref", pa.array(refs, pa.string()))
     assert {error.split(":")[0] for error in errors_of(edited, tmp_path)} == {"frame_out_of_range"}
     with open_tar(str(tmp_path / "raw/a.tar")) as tar, pytest.raises(ShardError, match="frame 7 of a TIFF with 2"):
-        list(referenced.fill_referenced([edited], tar, 2**20))
+        list(fill_referenced([edited], tar, 2**20))
 
 
 def test_forgetting_a_shard_leaves_the_raw_root_alone(settings: Settings, tmp_path: Path) -> None:
