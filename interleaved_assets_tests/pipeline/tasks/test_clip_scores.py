@@ -1,5 +1,6 @@
 """CLIP scores as a stage, with a tiny model: values, errors of one shard of many, and trying again."""
 
+import errno
 import json
 import re
 import shutil
@@ -15,7 +16,6 @@ import pytest
 pytest.importorskip("open_clip")
 import open_clip
 
-from interleaved_assets.io.parquet import reader
 from interleaved_assets.model.errors import (
     InterleavedError,
     SettingsError,
@@ -23,10 +23,9 @@ from interleaved_assets.model.errors import (
     StorageUnavailable,
     describe,
 )
-from interleaved_assets.pipeline.run import counts
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.record import Record, read_record
-from interleaved_assets.pipeline.run.stage import ShardTask, StageOutcome, Work
+from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import Settings, load_settings
@@ -35,6 +34,7 @@ from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
+from interleaved_assets_tests.system_calls import failing, files_opened, system_calls
 
 pytestmark = pytest.mark.torch
 
@@ -180,31 +180,19 @@ def test_with_a_prescreen_the_data_version_depends_on_the_image_scores(folder: P
 
 
 def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compared_when_it_ends(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
 ) -> None:
     settings = three(folder)
-    uri = paths(settings, "b").record("normalized")
-    rows = read_record(uri, {})
-    assert isinstance(rows, Record)
-    score_shards, works = score_clip.score_shards, []
-    written = score_clip._written
+    rows = Path(paths(settings, "b").output("normalized"))
 
-    def replace_rows(*arguments: object, **named: object) -> Iterator[tuple[str, pa.Table]]:
-        for scored in score_shards(*arguments, **named):  # type: ignore[arg-type]
-            shutil.copyfile(rows.outputs["rows"].uri, folder / "rows")
-            (folder / "rows").replace(rows.outputs["rows"].uri)
-            yield scored
+    def replace_rows(event: str, path: str) -> None:
+        if event == "os.rename" and path.endswith("/clip_scores/b.parquet"):  # the scores are complete
+            shutil.copyfile(rows, folder / "rows")
+            (folder / "rows").replace(rows)
 
-    def keep(shard: ShardTask, *arguments: object) -> Work | InterleavedError:
-        works.append(written(shard, *arguments))  # type: ignore[arg-type]
-        return works[-1]
-
-    replace_model(monkeypatch, score_shards=replace_rows)
-    monkeypatch.setattr(score_clip, "_written", keep)
-    (outcome,) = go(settings, "b").values()
-    (work,) = works
-    assert isinstance(work, Work)
-    assert (work.counts_in, rows.counts_out.images) == (rows.counts_out, 1)
+    with system_calls(replace_rows), files_opened("/normalized/b.json") as read:
+        (outcome,) = go(settings, "b").values()
+    assert len(read) == 1
     assert isinstance(outcome, ShardError)
     assert str(outcome).endswith("normalized/b.parquet changed while it was read; materialize it again")
 
@@ -277,20 +265,12 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
         return create_model(name, **named)
 
     monkeypatch.setattr(open_clip, "create_model", create)
-    module, name = {
-        "rows": (reader, "read_parquet_shard"),
-        "cheap scores": (score_clip, "read_scores"),
-        "output": (counts, "parquet_shard"),
+    place = {
+        "rows": "/normalized/b.parquet",
+        "cheap scores": "/image_scores/b.parquet",
+        "output": "/clip_scores/.b.parquet.0.tmp",
     }[where]
-    original = getattr(module, name)
-
-    def fail_for_b(place: str | ShardPaths, *arguments: object, **named: object) -> object:
-        if "/b." in (place if isinstance(place, str) else place.output("image_scores")):
-            raise StorageUnavailable(f"cannot reach {place}: timed out")
-        return original(place, *arguments, **named)
-
-    with monkeypatch.context() as patches:
-        patches.setattr(module, name, fail_for_b)
+    with failing("open", place, OSError(errno.ETIMEDOUT, "timed out")):
         outcomes = go(settings)
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StageOutcome)

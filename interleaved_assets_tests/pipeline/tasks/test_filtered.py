@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from interleaved_assets.io.parquet import reader as parquet_reader
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_record
@@ -202,21 +201,22 @@ def test_only_selection_settings_make_filtered_stale(tmp_path: Path) -> None:
     assert json.loads(json.dumps(STAGE.settings(loose))) == run(loose)[0].settings
 
 
-def test_the_decision_reads_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_decision_reads_no_text(tmp_path: Path) -> None:
     long = "word " * 80_000  # 400 kB
     documents = {f"doc-{number:02}": document(long, sharp_image(number, 8, 8), "two words") for number in range(10)}
     settings = prepared(tmp_path, documents, "[run]\nmax_batch_bytes = 1048576\n")
-    sizes: list[int] = []
-    whole_samples = parquet_reader.whole_samples
-
-    def measured(tables, max_batch_bytes):
-        for table in whole_samples(tables, max_batch_bytes):
-            sizes.append(table.nbytes)
-            yield table
-
-    monkeypatch.setattr(parquet_reader, "whole_samples", measured)
+    stored = Path(paths(settings).output("normalized"))
+    content = bytearray(stored.read_bytes())
+    groups = pq.read_metadata(stored)
+    for group in map(groups.row_group, range(groups.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in ("text_content", "binary_content"):
+                first = column.dictionary_page_offset or column.data_page_offset
+                content[first : first + column.total_compressed_size] = bytes(column.total_compressed_size)
+    stored.write_bytes(content)
+    with pytest.raises(OSError, match="Couldn't deserialize"):
+        pq.read_table(stored, columns=["text_content"])
     rows, scores, _ = deciding_tables(paths(settings), (), (), 2**20)
-    assert sum(sizes) < 2000  # of 4 MB
     assert rows.column_names == ["sample_id", "position", "modality", "words"]
     assert rows["words"].to_pylist() == [None, 80_000, None, 2] * 10
     assert scores.num_rows == 10

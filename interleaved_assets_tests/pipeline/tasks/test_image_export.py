@@ -21,9 +21,9 @@ from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status.status import CurrentStages
 from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
-from interleaved_assets.pipeline.tasks import image_export as export_images
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import system_calls
@@ -206,16 +206,14 @@ def test_images_that_cannot_be_written_anew_are_in_the_ledger(tmp_path: Path) ->
     assert record.counts_out.image_bytes < record.counts_in.image_bytes
 
 
-def test_scores_of_other_images_are_refused(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_of_other_images_are_refused(settings: Settings, tmp_path: Path) -> None:
     through_all(settings)
-    read_scores = export_images.read_scores
+    stored = Path(settings.storage.shard(KEY).output("image_scores"))
+    scores = pq.read_table(stored)
     stage = stage_dag(project(tmp_path, ON.replace("3", "9")))[IMAGE_EXPORT]
     for wrong in (lambda table: table.slice(1), lambda table: table.take([4, 1, 2, 3, 0])):
-        monkeypatch.setattr(
-            export_images, "read_scores", lambda *args, wrong=wrong, **named: wrong(read_scores(*args, **named))
-        )
+        pq.write_table(wrong(scores), stored)
+        accept_outputs(settings, "image_scores", KEY)
         with pytest.raises(ShardError, match="shard web/a: the scores less the dropped images are not those"):
             take_through(stage, KEY, project(tmp_path, ON.replace("3", "9")))
 

@@ -14,7 +14,6 @@ from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import list_outputs, read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.status import CurrentStages
-from interleaved_assets.pipeline.tasks import final_tars as write_tars
 from interleaved_assets.pipeline.tasks.webdataset_samples import webdataset_samples
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.settings import Settings, StorageSettings
@@ -208,9 +207,11 @@ def test_a_bound_in_bytes_holds_for_the_files_and_a_larger_sample_stands_alone(t
     assert both.notes["largest_tar_bytes"] == max(sizes)
 
 
-def test_too_many_tars_are_refused(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_tars, "MAX_TARS", 3)
-    with pytest.raises(ShardError, match=r"ask for 4 tars of its 7 samples, and a shard has at most 3; raise max_"):
+def test_too_many_tars_are_refused(settings: Settings, tmp_path: Path) -> None:
+    write_shard(tmp_path / f"raw/{KEY}.tar", {f"d{number}": document("words") for number in range(513)})
+    with pytest.raises(
+        ShardError, match=r"ask for 257 tars of its 513 samples, .* has at most 256; raise max_"
+    ):
         through(bounded(tmp_path, "max_samples_per_tar = 2"))
     assert tars(tmp_path) == SPLIT
 
