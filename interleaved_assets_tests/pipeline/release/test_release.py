@@ -14,8 +14,10 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
-from interleaved_assets.pipeline.release import documents, found_values
+from interleaved_assets.model.ledger import LEDGER_SCHEMA
+from interleaved_assets.pipeline.release import documents
 from interleaved_assets.pipeline.release.card import data_set_card
+from interleaved_assets.pipeline.release.found_values import values_of_shard
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import ColumnValues, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
@@ -24,6 +26,7 @@ from interleaved_assets.pipeline.run.stored_records import read_valid_records
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import failing
@@ -363,16 +366,19 @@ def test_what_a_killed_copy_left_is_replaced(settings: Settings, tmp_path: Path)
 
 
 def test_drops_of_images_alone_take_no_document_from_the_counts(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
 ) -> None:
     paths = settings.storage.shard("b%20c")
     records = read_valid_records(paths, [FILTERED, FINAL_TARS])
     lossy = {**records, FINAL_TARS: records[FINAL_TARS].model_copy(update={"dropped": {"short_read": 1}})}
     for sample_ids, kept in (([], 4), (["d1"], 3)):
-        columns = {"sample_id": sample_ids, "modality": ["metadata"] * len(sample_ids)}
-        ledger = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-        monkeypatch.setattr(found_values, "read_ledgers", lambda *_, ledger=ledger, **__: ledger)
-        assert found_values.values_of_shard(paths, lossy)["license"] == {"CC-BY 4.0": kept}
+        lines = [
+            {"sample_id": name, "position": -1, "modality": "metadata", "stage": FINAL_TARS, "reason": "short_read"}
+            for name in sample_ids
+        ]
+        pq.write_table(pa.Table.from_pylist(lines, LEDGER_SCHEMA), paths.ledger(FINAL_TARS))
+        accept_outputs(settings, FINAL_TARS, "b%20c")
+        assert values_of_shard(paths, lossy)["license"] == {"CC-BY 4.0": kept}
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,18 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from aiobotocore.client import AioBaseClient
 
 from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.pipeline.release import make
 from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, read_manifest
@@ -24,8 +25,8 @@ from interleaved_assets_tests.documents import document, sharp_image, write_shar
 from interleaved_assets_tests.forked import start_forked
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
-
-Patch = Callable[[Any, str, Callable[..., Any]], None]
+from interleaved_assets_tests.s3_gate import s3_gate
+from interleaved_assets_tests.system_calls import system_calls
 
 
 def make_shard(settings: Settings, folder: Path, text: str = "some words") -> None:
@@ -37,47 +38,40 @@ def make_shard(settings: Settings, folder: Path, text: str = "some words") -> No
 pytestmark = pytest.mark.project(finish=make_shard)
 
 
-def watch_files(reached: Callable[[], None], replace: Patch) -> None:
-    """Call ``reached`` after each change of a folder: a file gets a name there, or loses one."""
-    for owner, name in ((Path, "hardlink_to"), (Path, "replace"), (Path, "unlink"), (make, "end_folder")):
-        replace(owner, name, _followed(getattr(owner, name), reached))
+@contextmanager
+def watch_files(reached: Callable[[], None]) -> Iterator[None]:
+    """Call ``reached`` before each change of a folder: a file gets a name there, or loses one."""
+    with system_calls(lambda event, _: reached() if event in ("os.link", "os.rename", "os.remove") else None):
+        yield
 
 
-def _followed(call: Callable[..., Any], reached: Callable[[], None]) -> Callable[..., Any]:
-    def watched(*arguments: Any, **named: Any) -> Any:
-        found = call(*arguments, **named)
-        reached()
-        return found
-
-    return watched
-
-
-def watch_s3(reached: Callable[[], None], replace: Patch) -> None:
-    """Call ``reached`` after each request that changes an object."""
+@contextmanager
+def watch_s3(reached: Callable[[], None]) -> Iterator[None]:
+    """Call ``reached`` before each request that changes an object."""
     call = AioBaseClient._make_api_call
 
     async def watched(client: Any, operation: str, arguments: Any) -> Any:
-        found = await call(client, operation, arguments)
         if operation in ("PutObject", "CompleteMultipartUpload", "DeleteObject", "DeleteObjects"):
             reached()
-        return found
+        return await call(client, operation, arguments)
 
-    replace(AioBaseClient, "_make_api_call", watched)
+    AioBaseClient._make_api_call = watched
+    yield
 
 
 def be_killed(file: str, to: str | None, moment: int, environment: dict[str, str]) -> None:
-    """Make the release, and be killed at this moment. Runs in a process of its own."""
+    """Make the release, and be killed after so many changes. Runs in a process of its own."""
     os.environ.update(environment)
     count = 0
 
     def reached() -> None:
         nonlocal count
-        count += 1
         if count == moment:
             os.kill(os.getpid(), signal.SIGKILL)
+        count += 1
 
-    (watch_s3 if environment else watch_files)(reached, setattr)
-    make_release("v1", load_settings(file), to=to, documents=to is not None and not environment)
+    with watch_s3(reached) if environment else watch_files(reached):
+        make_release("v1", load_settings(file), to=to, documents=to is not None and not environment)
 
 
 def kill_at(moment: int, folder: Path, to: str | None, environment: dict[str, str] | None = None) -> None:
@@ -96,13 +90,12 @@ def assert_sound(uri: str) -> None:
 
 @pytest.mark.parametrize(("copied", "every"), [(True, 1), (False, 3)])
 def test_a_release_that_is_killed_at_any_moment_is_completed_by_the_same_call(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: bool, every: int
+    settings: Settings, tmp_path: Path, copied: bool, every: int
 ) -> None:
     copy, releases = tmp_path / "copy", tmp_path / "out/releases"
     to = str(copy) if copied else None
     moments: list[None] = []
-    with monkeypatch.context() as patches:
-        watch_files(lambda: moments.append(None), patches.setattr)
+    with watch_files(lambda: moments.append(None)):
         make_release("v1", settings, to=to, documents=copied)
     wanted = files(copy, releases)
     manifest = wanted[str(releases / "v1/manifest.json")]
@@ -122,7 +115,7 @@ def test_a_release_that_is_killed_at_any_moment_is_completed_by_the_same_call(
 
 def test_a_killed_release_of_other_content_is_refused_and_stays(settings: Settings, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    kill_at(3, tmp_path, str(copy))
+    kill_at(2, tmp_path, str(copy))
     assert {path.name for path in copy.iterdir()} == {UNFINISHED_FILE, "tars"}
     before = files(copy)
     make_shard(settings, tmp_path, "other words")
@@ -153,19 +146,17 @@ def test_a_copy_whose_manifest_was_not_registered_is_registered_if_it_is_sound(
 
 
 def make_when_told(file: str, to: str | None, environment: dict[str, str], pipe: Connection) -> None:
-    """Make the release, wait before the first manifest until the parent says so, and send what came of it."""
+    """Make the release, wait before each manifest until the parent says so, and send what came of it."""
     os.environ.update(environment)
-    create = make.create_file
 
-    def waiting(uri: str, content: bytes, options: Any) -> bool:
-        if uri.endswith(f"/{MANIFEST_FILE}"):
+    def wait(event: str, path: str) -> None:
+        if event == "os.link" and path.endswith(f"/{MANIFEST_FILE}"):
             pipe.send("ready")
             pipe.recv()
-        return create(uri, content, options)
 
-    make.create_file = waiting
     try:
-        pipe.send(make_release("v1", load_settings(file), to=to).uri)
+        with system_calls(wait):
+            pipe.send(make_release("v1", load_settings(file), to=to).uri)
     except OptionError as error:
         pipe.send(error)
 
@@ -203,7 +194,15 @@ def test_of_two_processes_one_makes_the_release_in_s3(
     settings: Settings, tmp_path: Path, bucket: str, s3_environment: S3Server
 ) -> None:
     places: list[str | None] = [f"{bucket}/v1", f"{bucket}/v1"]
-    found = make_two_at_once(tmp_path, places, s3_environment.environment)
+    both = Barrier(2)
+
+    def wait(method: str, path: str) -> None:
+        if method == "PUT" and path.partition("?")[0].endswith(f"/v1/{MANIFEST_FILE}"):
+            both.wait(60)
+
+    with s3_gate(s3_environment) as gate:
+        gate.refuses = wait
+        found = make_two_at_once(tmp_path, places, gate.environment)
     uri, error = sorted(found, key=lambda one: isinstance(one, OptionError))
     assert f"another process has made release v1 at the same time: {bucket}/v1." in str(error)
     assert_sound(uri)

@@ -209,9 +209,7 @@ def test_a_bound_in_bytes_holds_for_the_files_and_a_larger_sample_stands_alone(t
 
 def test_too_many_tars_are_refused(settings: Settings, tmp_path: Path) -> None:
     write_shard(tmp_path / f"raw/{KEY}.tar", {f"d{number}": document("words") for number in range(513)})
-    with pytest.raises(
-        ShardError, match=r"ask for 257 tars of its 513 samples, .* has at most 256; raise max_"
-    ):
+    with pytest.raises(ShardError, match=r"ask for 257 tars of its 513 samples, .* has at most 256; raise max_"):
         through(bounded(tmp_path, "max_samples_per_tar = 2"))
     assert tars(tmp_path) == SPLIT
 
