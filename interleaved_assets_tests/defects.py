@@ -1,6 +1,11 @@
-"""Work of the project that is made wrong, for the tests of what finds it: the one place where they replace it."""
+"""Parts of the package that tests replace: the one place for it.
 
-from collections.abc import Callable
+Only what no file, storage, setting, variable or library can bring about is replaced: work that is made wrong, for the
+tests of what finds it; code in another order, for tests that have to fail by it; a device or a cluster that is not
+there; and limits that a test would take minutes or gigabytes to reach.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +17,12 @@ from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.pipeline.tasks import image_scores as score_images
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, by: object) -> None:
+    """Put ``by`` in the place of a function or a constant of a module of the package, or of a method of a class."""
+    getattr(owner, name)
+    monkeypatch.setattr(owner, name, by)
+
+
 def lose_first_row(monkeypatch: pytest.MonkeyPatch, shard: str) -> None:
     """Normalization loses the first row of a shard, without an entry in its ledger."""
     apply = counts.apply_error_policy
@@ -20,15 +31,17 @@ def lose_first_row(monkeypatch: pytest.MonkeyPatch, shard: str) -> None:
         kept, ledger = apply(table, policy, **names)
         return kept.slice(1) if names["shard"] == shard else kept, ledger
 
-    monkeypatch.setattr(counts, "apply_error_policy", lossy)
+    stand_in(monkeypatch, counts, "apply_error_policy", lossy)
 
 
 def lose_first_score(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first image of each batch has no row of scores."""
     score = score_images.score_batches
-    monkeypatch.setattr(
-        score_images, "score_batches", lambda *given, **named: (scores.slice(1) for scores in score(*given, **named))
-    )
+
+    def lossy(*given: Any, **named: Any) -> Iterator[pa.Table]:
+        return (scores.slice(1) for scores in score(*given, **named))
+
+    stand_in(monkeypatch, score_images, "score_batches", lossy)
 
 
 def change_members(monkeypatch: pytest.MonkeyPatch, change: Callable[[str, str, bytes], tuple[str, bytes]]) -> None:
@@ -38,10 +51,10 @@ def change_members(monkeypatch: pytest.MonkeyPatch, change: Callable[[str, str, 
     def changed(self: MemberWriter, name: str, content: bytes) -> None:
         put(self, *change(self._sink.uri, name, content))
 
-    monkeypatch.setattr(MemberWriter, "put", changed)
+    stand_in(monkeypatch, MemberWriter, "put", changed)
 
 
 def replace_model(monkeypatch: pytest.MonkeyPatch, **parts: Callable[..., Any]) -> None:
     """In place of a CLIP model: ``load_scorer``, ``score_shards`` or ``score_together``, by name."""
     for name, part in parts.items():
-        monkeypatch.setattr(score_clip, name, part)
+        stand_in(monkeypatch, score_clip, name, part)

@@ -26,7 +26,7 @@ from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.protocol.registry import register_scorer, unregister_scorer
 from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score
+from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score, stand_in
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, one_at_a_time, project, write_shard
 from interleaved_assets_tests.io.formats.registered import in_place_of
@@ -307,7 +307,7 @@ def test_a_check_with_a_defect_costs_its_shard_and_no_other(
             raise KeyError("no such figure")
         return metadata(outcome, *others)
 
-    monkeypatch.setattr(shard_events, "shard_metadata", broken)
+    stand_in(monkeypatch, shard_events, "shard_metadata", broken)
     result = run(instance, tmp_path)
     assert not result.success
     assert "a: shard a: final_tars was skipped because image_scores failed: KeyError: 'no such" in result.summary

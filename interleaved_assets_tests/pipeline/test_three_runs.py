@@ -4,9 +4,11 @@ The runs are those of ``take_through`` on real files. Orders are random ones fro
 records are compared with what lies there. The tests at the end change the order of the code and have to fail by it.
 """
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import xxhash
@@ -20,13 +22,15 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile, read_valid_record
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
+from interleaved_assets_tests.system_calls import system_calls
 
 WORKS = {"all the same": "111", "one other": "112", "all others": "123", "the same around another": "121"}
 """The code versions of the runs A, B and C."""
 READING = {"a reader beside two others": "12r", "a reader beside two that make the same": "22r"}
 """Two runs of the stage, and one of the stage that reads its output."""
-STEPS = 20  # more than any run takes
+STEPS = 24  # more than any run takes
 ORDERS = 18
 
 
@@ -75,24 +79,22 @@ pytestmark = pytest.mark.project(finish=raw_shard)
 
 
 @pytest.fixture(autouse=True)
-def stop_at_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each run stop before it looks at a file, and before and behind each file that it puts in place or removes."""
+def stop_at_storage(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let each run stop before it looks at a file below the output root, reads it, puts it in place or removes it."""
+    stat, out = os.stat, settings.storage.output_root
 
-    def stopping(act: Callable[..., object], *, behind: bool = False) -> Callable[..., object]:
-        def stopped(*arguments: object, **named: object) -> object:
+    def see(path: str) -> None:
+        if path.startswith(out) and path.endswith((".json", ".parquet")):
             pause()
-            result = act(*arguments, **named)
-            if behind:
-                pause()
-            return result
 
-        return stopped
+    def stopped(path: Any, **options: Any) -> os.stat_result:
+        if isinstance(path, str | os.PathLike):
+            see(os.fspath(path))
+        return stat(path, **options)
 
-    monkeypatch.setattr(record, "read_small", stopping(record.read_small))
-    monkeypatch.setattr(record, "read_stamp", stopping(record.read_stamp))
-    monkeypatch.setattr(attempt, "look_at", stopping(attempt.look_at))
-    monkeypatch.setattr(attempt, "remove_file", stopping(attempt.remove_file))
-    monkeypatch.setattr(Path, "replace", stopping(Path.replace, behind=True))
+    monkeypatch.setattr(os, "stat", stopped)  # which has no event
+    with system_calls(lambda _, path: see(path)):
+        yield
 
 
 def assert_valid_records_are_true(settings: Settings, when: str) -> None:
@@ -180,11 +182,11 @@ def stamp_behind_the_rename(monkeypatch: pytest.MonkeyPatch) -> None:
         file._unlock()
         return local_stamp(file._target.stat())
 
-    monkeypatch.setattr(TemporaryFile, "commit", commit)
+    stand_in(monkeypatch, TemporaryFile, "commit", commit)
 
 
 def stamp_renewed_without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "_has_content", lambda output, options: True)
+    stand_in(monkeypatch, record, "_has_content", lambda output, options: True)
 
 
 def inputs_looked_at_only_behind_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,11 +196,11 @@ def inputs_looked_at_only_behind_the_work(monkeypatch: pytest.MonkeyPatch) -> No
         job.seen = {uri: attempt.look_at(uri) for uri in job.seen}
         return finish(job, work)
 
-    monkeypatch.setattr(attempt.Attempt, "finish", finish_with_present_stamps)
+    stand_in(monkeypatch, attempt.Attempt, "finish", finish_with_present_stamps)
 
 
 def inputs_looked_at_only_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt.Attempt, "_check_inputs", lambda job: None)
+    stand_in(monkeypatch, attempt.Attempt, "_check_inputs", lambda job: None)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.projects import take_all
@@ -137,7 +138,7 @@ def test_datasets_loads_the_folder_of_a_release(
 def test_documents_are_written_in_groups_of_rows_and_with_bytes_as_they_are(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "_GROUP_BYTES", 1)
+    stand_in(monkeypatch, documents, "_GROUP_BYTES", 1)
     for name in ("one", "two"):
         make_release(name, settings, to=str(tmp_path / name), documents=True)
     files = [f"documents/train-0000{number}-of-00002.parquet" for number in range(2)]
@@ -153,7 +154,7 @@ def test_documents_need_a_copy_and_rows_that_fit(
     assert main(base) == 2
     assert "give a folder for a copy of them too, as in interleaved release v1 --to FOLDER" in capsys.readouterr().err
     assert not (tmp_path / "out/releases").exists()
-    monkeypatch.setattr(documents, "_MOST_BYTES", 1000)
+    stand_in(monkeypatch, documents, "_MOST_BYTES", 1000)
     assert main([*base, "--to", str(tmp_path / "copy")]) == 2
     assert re.search(r"tars/b%20c.tar: document 'd0' has [\d,]+ bytes, and a row", capsys.readouterr().err)
     monkeypatch.undo()

@@ -11,6 +11,7 @@ from interleaved_assets.pipeline.run.stage import Stage, last_with_rows
 from interleaved_assets.pipeline.stages import dag
 from interleaved_assets.pipeline.stages.dag import code_versions, downstream_of, is_last_of, stage_dag
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import project
 
 CLIP = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
@@ -88,7 +89,7 @@ def test_a_new_stage_needs_its_declaration_and_its_place_in_the_order(
     toy = SimpleNamespace(NAME="tidied", declare=declare)
     declarations = [*dag._DECLARATIONS]
     declarations.insert(1, toy)
-    monkeypatch.setattr(dag, "_DECLARATIONS", declarations)
+    stand_in(monkeypatch, dag, "_DECLARATIONS", declarations)
     settings = project(tmp_path, CLIP)
     stages = stage_dag(settings)
     assert "tidied" in {key.to_user_string() for asset in build_assets(settings) for key in keys_of(asset)}
