@@ -11,6 +11,7 @@ from click.shell_completion import ShellComplete
 
 from interleaved_assets.cli.commands.group import interleaved
 from interleaved_assets.cli.terminal import complete as module
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import project
 
 KEYS = ("2024/part-0", "2024/part-1", "2025/part-0", "caf%C3%A9")
@@ -28,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"raw/{name}.tar").parent.mkdir(exist_ok=True)
         (tmp_path / f"raw/{name}.tar").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "LIMIT_SECONDS", 300)  # on a busy machine
+    stand_in(monkeypatch, module, "LIMIT_SECONDS", 300)  # on a busy machine
     return tmp_path
 
 
@@ -98,20 +99,21 @@ def test_wrong_settings_complete_nothing_and_print_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_more_keys_than_a_shell_can_show_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
+def test_more_keys_than_a_shell_can_show_are_not_offered(here: Path) -> None:
+    for number in range(2000):
+        (here / f"out/records/normalized/{number}.json").touch()
     assert completed("drops", "--shard", "") == []
     assert completed("drops", "--shard", "2024/") == ["2024/part-0", "2024/part-1"]
 
 
 HANGS = """
-import threading
+import os, sys, threading
 from interleaved_assets.cli.terminal import complete
 from interleaved_assets.cli import main
-from interleaved_assets.pipeline.run import stored_records
 
 complete.LIMIT_SECONDS = 0.5
-stored_records.recorded_keys = lambda *_: threading.Event().wait()
+sys.addaudithook(lambda event, given: event in ("os.scandir", "os.listdir") and "/out/" in f"{given[0]}"
+                 and threading.Event().wait())
 main([])
 """
 

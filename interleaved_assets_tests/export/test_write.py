@@ -1,6 +1,7 @@
 """Images of a batch as tars with their tables: what is in them, and that they give it back."""
 
 import datetime
+import errno
 import json
 import logging
 import tempfile
@@ -22,13 +23,13 @@ from interleaved_assets.export.image_rows import DocumentFields, image_rows, tex
 from interleaved_assets.export.names import scope_of
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io import ShardLayout, read_tar_shard
-from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.model import INTERLEAVED_SCHEMA, InterleavedBatch, OptionError, StorageError
 from interleaved_assets.scoring import score_images
 from interleaved_assets_tests.io.batches_strategy import SAMPLE_IDS
 from interleaved_assets_tests.io.row_tables import rows_table, sample
 from interleaved_assets_tests.io.tars import encoded, members_of, picture
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.system_calls import failing
 
 PICTURES = [encoded(picture(seed, width=8 + seed)) for seed in range(5)]
 IMAGES = ShardLayout(layout="images")
@@ -280,17 +281,9 @@ def test_verbose_logs_each_tar(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     ]
 
 
-def test_an_error_leaves_whole_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_bytes, calls = AtomicOutput.write, []
-
-    def full(output: AtomicOutput, data: bytes) -> int:
-        if "000001.tar" in output.uri:
-            raise StorageError("the disk is full")
-        calls.append(output.uri)
-        return write_bytes(output, data)
-
-    monkeypatch.setattr(AtomicOutput, "write", full)
-    with pytest.raises(StorageError, match="the disk is full"):
+def test_an_error_leaves_whole_files_alone(tmp_path: Path) -> None:
+    full = failing("open", "000001.tar.0.tmp", OSError(errno.ENOSPC, "No space left on device"))
+    with full, pytest.raises(StorageError, match=r"No space left on device\. Free some space"):
         write(tmp_path, batch(*PICTURES), images_per_tar=3)
     names = sorted(path.name.rpartition("-")[2] for path in tmp_path.iterdir())
     assert names == ["000000.parquet", "000000.tar"]

@@ -19,6 +19,7 @@ from interleaved_assets.model.errors import MaterializeError, OptionError, Shard
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets.selection.batch import filter_batch
 from interleaved_assets.settings.sections import LimitSettings
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.row_tables import image_bytes, rows_table, sample
 from interleaved_assets_tests.io.tars import write_tar
 from interleaved_assets_tests.s3 import S3Server
@@ -312,8 +313,8 @@ def test_fetching_in_parts_writes_the_same_file(
         fetched.append(table.num_rows)
         return usual(table, limit, **options)
 
-    monkeypatch.setattr(module, "materialize_parts", counted)
-    monkeypatch.setattr(module, "_PART_BYTES", 2**21)
+    stand_in(monkeypatch, module, "materialize_parts", counted)
+    stand_in(monkeypatch, module, "_PART_BYTES", 2**21)
     parts = InterleavedParquetWriter(tmp_path / "parts", **options)
     (second,) = parts.write(lazy)
     assert fetched == [5, 5, 5]

@@ -16,6 +16,7 @@ from interleaved_assets.io.tar import reader
 from interleaved_assets.io.tar.groups import find_groups
 from interleaved_assets.io.tar.layout import webdataset_key
 from interleaved_assets.model import OptionError
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.tars import Content, encoded, pack, picture, tiff, write_tar
 from interleaved_assets_tests.layouts import SAMPLES, foreign_tar
 from interleaved_assets_tests.s3 import S3Server
@@ -191,7 +192,7 @@ def test_documents_that_are_not_kept_are_read_again(tmp_path: Path, monkeypatch:
         ]
     members.append(("9.txt", b"alone"))
     expected = read(tmp_path, *members)
-    monkeypatch.setattr(reader, "KEPT_BYTES", 0)
+    stand_in(monkeypatch, reader, "KEPT_BYTES", 0)
     assert read(tmp_path, *members) == expected
     assert read(tmp_path, *members, max_batch_bytes=2_000) == expected
     assert [row["text_content"] for row in expected if row["modality"] == "text"][1:] == [

@@ -12,6 +12,7 @@ from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.samples import find_samples
 from interleaved_assets.io.tiff.frames import tiff_frames
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.tars import (
     Content,
     encoded,
@@ -73,8 +74,8 @@ def test_frames_whose_tags_are_not_kept_are_the_same(
         members.append((f"{number}.tiff", tiff(*images[2 * number : 2 * number + 2], compression="jpeg")))
     uri = write_tar(tmp_path / "a.tar", *members)
     parsed = []
-    monkeypatch.setattr(reader_module, "KEPT_TAGS", most_tags)
-    monkeypatch.setattr(tar_rows, "tiff_frames", lambda tiff: parsed.append(tiff) or tiff_frames(tiff))
+    stand_in(monkeypatch, reader_module, "KEPT_TAGS", most_tags)
+    stand_in(monkeypatch, tar_rows, "tiff_frames", lambda tiff: parsed.append(tiff) or tiff_frames(tiff))
     found = [row["binary_content"] for row in rows(uri) if row["modality"] == "image"]
     assert [pixels(data) for data in found] == [pixels(tiff(image, compression="jpeg")) for image in images]
     # a TIFF of two frames has some 30 tags: of none, one or all of them they are kept
@@ -103,8 +104,8 @@ def test_tars_of_a_partition_share_the_tags_that_are_kept(
         with_tags.append(sum(ref.tiff is not None for sample in samples for ref in sample.images))
         return samples, notes
 
-    monkeypatch.setattr(reader_module, "find_samples", counted)
-    monkeypatch.setattr(reader_module, "KEPT_TAGS", 4 * 2 * len(tiff_frames(BlockReader(container))[0].entries))
+    stand_in(monkeypatch, reader_module, "find_samples", counted)
+    stand_in(monkeypatch, reader_module, "KEPT_TAGS", 4 * 2 * len(tiff_frames(BlockReader(container))[0].entries))
     reader = InterleavedWebdatasetReader(uris, files_per_partition=4, materialize_on_read=with_bytes)
     assert sum(batch.to_pyarrow().num_rows for batch in reader) == 4 * 2 * 3
     assert with_tags == [kept] * 4

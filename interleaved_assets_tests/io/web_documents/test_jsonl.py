@@ -1,6 +1,9 @@
 import gzip
 import hashlib
+import threading
 from collections import Counter
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,6 @@ from interleaved_assets.io.formats.registry import JSONL
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import ReadOptions
-from interleaved_assets.io.web_documents import jsonl
 from interleaved_assets.io.web_documents.jsonl import read_jsonl
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError, error_code
@@ -226,13 +228,16 @@ def test_lists_of_texts_and_images_are_spread_over_their_rows(tmp_path: Path) ->
     ]
 
 
-def test_a_signed_url_is_no_part_of_an_id_or_a_locator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path / "a.jsonl", {"texts": ["a"], "images": []})
-    monkeypatch.setattr(jsonl, "open_input", lambda *_: path.open("rb"))
-    signed = "https://user:word@a.example/a.jsonl?X-Amz-Signature=5ec2e7"
-    table = pa.concat_tables(read_jsonl(signed, ReadOptions(), UrlSettings()))
+def test_a_signed_url_is_no_part_of_an_id_or_a_locator(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", {"texts": ["a"], "images": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        host = f"127.0.0.1:{server.server_address[1]}"
+        signed = f"http://{host}/a.jsonl?X-Amz-Signature=5ec2e7"
+        table = pa.concat_tables(read_jsonl(signed, ReadOptions(), UrlSettings()))
+        server.shutdown()
     assert table["sample_id"].unique().to_pylist() == ["a.jsonl:1"]
-    assert parse_source_ref(table["source_ref"][0].as_py()).path == "https://a.example/a.jsonl"
+    assert parse_source_ref(table["source_ref"][0].as_py()).path == f"http://{host}/a.jsonl"
 
 
 def test_images_of_a_store_in_parquet_are_found_by_url_and_by_hash(tmp_path: Path) -> None:

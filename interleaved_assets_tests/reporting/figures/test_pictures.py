@@ -18,6 +18,7 @@ from interleaved_assets.reporting.figures.facts import ImageKey, thumbnails_in
 from interleaved_assets.reporting.figures.pictures import shown_thumbnails
 from interleaved_assets.reporting.shard.stored_pictures import selection_pictures
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 
 SAMPLED = 4
@@ -27,7 +28,7 @@ BLURRED = "d05"
 @pytest.fixture(params=["copied", "referenced"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Ten documents, of which four have thumbnails of all their images; one has a blurred image too."""
-    monkeypatch.setattr(image_scores, "SHOWN_DOCUMENTS", SAMPLED)
+    stand_in(monkeypatch, image_scores, "SHOWN_DOCUMENTS", SAMPLED)
     documents = {f"d{at:02}": document("some words", sharp_image(at, 24, 16)) for at in range(10)}
     documents[BLURRED] = document("some words", sharp_image(5, 24, 16), blurred_image(width=24, height=16))
     settings = project(tmp_path, f'image_bytes = "{request.param}"\n')
@@ -59,14 +60,14 @@ def test_a_sample_is_spread_over_all_batches(
     through(settings, ["normalized", "image_scores"])
     whole = (tmp_path / "out/image_scores/a.parquet").read_bytes()
     (tmp_path / "out/records/image_scores/a.json").unlink()
-    monkeypatch.setattr(image_scores, "_BATCH_BYTES", 1)
+    stand_in(monkeypatch, image_scores, "_BATCH_BYTES", 1)
     through(settings, ["image_scores"])
     assert (tmp_path / "out/image_scores/a.parquet").read_bytes() == whole
 
 
 @pytest.mark.parametrize("bound", ["min_short_side = 17", "max_aspect_ratio = 1.4", "max_long_side = 23"])
 def test_bounds_of_the_size_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    monkeypatch.setattr(image_scores, "SHOWN_DOCUMENTS", 0)
+    stand_in(monkeypatch, image_scores, "SHOWN_DOCUMENTS", 0)
     settings = project(tmp_path, f"[selection]\n{bound}\n")
     images = [sharp_image(1, 24, 16), sharp_image(2, 20, 20)]
     write_shard(tmp_path / "raw/a.tar", {"a": document(*images), "b": document("text")})
@@ -90,19 +91,16 @@ def test_a_moved_bound_makes_no_scores_stale_and_what_it_drops_is_drawn(settings
     assert drawn.page.count("data:image/") >= 11
 
 
-def test_a_page_without_drops_shows_documents_whose_pictures_are_stored(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_without_drops_shows_documents_whose_pictures_are_stored(settings: Settings, tmp_path: Path) -> None:
     through(settings)
-    monkeypatch.setattr("interleaved_assets.reporting.figures.pictures._images", lambda *_: iter(()))
     page = shard_documents("a", settings, Choice(limit=5))
     shown = {document.sample_id: [item.picture is not None for item in document.items] for document in page.documents}
-    assert list(shown) == ["d00", "d03", BLURRED, "d06", "d09"]
-    assert sum(map(sum, shown.values())) == 5
+    assert list(shown) == [sample for sample, _ in with_thumbnails(tmp_path)] == ["d00", "d03", BLURRED, "d06", "d09"]
+    assert sum(map(sum, shown.values())) == 6  # one of the document with a blurred image is made
 
 
 def test_missing_pictures_are_made_and_equal_stored_ones(
-    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     through(settings)
     paths, scores = settings.storage.shard("a"), shard_facts("a", settings).scores
@@ -110,9 +108,8 @@ def test_missing_pictures_are_made_and_equal_stored_ones(
     made = shown_thumbnails(keys, scores, paths, settings.storage)
     assert sorted(made) == keys
     (tmp_path / "out/records/image_scores/a.json").unlink()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(image_scores, "SHOWN_DOCUMENTS", 60)
-        through(settings, ["image_scores"])
+    monkeypatch.undo()
+    through(settings, ["image_scores"])
     all_stored = thumbnails_in(shard_facts("a", settings).scores)
     assert {key: all_stored[key] for key in keys} == made
     (tmp_path / "raw/a.tar").unlink()

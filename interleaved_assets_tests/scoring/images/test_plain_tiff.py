@@ -16,6 +16,7 @@ from interleaved_assets.scoring.images.plain_tiff import plain_tiff
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import prepare_scorers, score_image
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
+from interleaved_assets_tests.defects import stand_in
 
 PICTURE = np.random.default_rng(7).integers(0, 256, (40, 33, 3), np.uint8)
 MANY = 10**6
@@ -121,5 +122,5 @@ def test_damaged_headers_get_the_scores_and_errors_that_they_had(monkeypatch: py
     with decoders_for_threads():
         found = [score_image(content, scorers, max_pixels=MANY) for content in (*sound, *damaged)]
         assert {len(row) for row in found} == {len(scores_schema(settings)) - 2}
-        monkeypatch.setattr(decode, "plain_tiff", lambda _: None)
+        stand_in(monkeypatch, decode, "plain_tiff", lambda _: None)
         assert found == [score_image(content, scorers, max_pixels=MANY) for content in (*sound, *damaged)]

@@ -55,9 +55,12 @@ def test_corners_go_around_the_code():
 
 
 def test_a_ratio_is_never_above_one(monkeypatch):
-    beyond = np.array([[-50, -50], [150, -50], [150, 150], [-50, 150]], np.float32)
-    monkeypatch.setitem(qr._DETECTORS, "zxing+aruco", lambda _: [beyond])
-    assert qr_area_ratio(even(100, 100)) == 1.0
+    class Beyond:
+        def detectMulti(self, _image):
+            return True, np.array([[[-50, -50], [450, -50], [450, 350], [-50, 350]]], np.float32)
+
+    monkeypatch.setattr(cv2, "QRCodeDetectorAruco", Beyond)
+    assert qr_area_ratio(damaged_code()) == 1.0
 
 
 def test_an_exception_of_opencv_is_an_error(monkeypatch):

@@ -11,6 +11,7 @@ from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.protocol.texts import score_documents
 from interleaved_assets.scoring.scores import text_identity
 from interleaved_assets.scoring.texts import batch
+from interleaved_assets_tests.defects import stand_in
 
 SCORERS = tuple(name for name in known_scorers("documents") if name != "language")
 SETTINGS = DocumentSettings(scorers=SCORERS)
@@ -120,7 +121,7 @@ LONG = ["aé " * 100, "B" * 2000, "C " * 300, "", "ñandú " * 50, "D e\n" * 260
 def test_of_a_very_long_document_the_words_are_counted_and_its_beginning_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scoring_of_texts, "MOST_DOCUMENT_BYTES", 1001)
+    stand_in(monkeypatch, scoring_of_texts, "MOST_DOCUMENT_BYTES", 1001)
     found = score_documents(rows(LONG), SETTINGS).to_pylist()
     counts = [len(text.split()) for text in LONG]
     assert [row["words"] for row in found] == [sum(counts), *counts]
@@ -134,7 +135,7 @@ def test_each_text_of_a_very_long_document_is_measured_as_if_it_were_alone(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a text that is longer than what is measured at once, the beginning."""
-    monkeypatch.setattr(scoring_of_texts, "MOST_DOCUMENT_BYTES", most)
+    stand_in(monkeypatch, scoring_of_texts, "MOST_DOCUMENT_BYTES", most)
     scores = score_documents(rows(LONG), SETTINGS)
     of_whole = {"words", "characters", "text_hash"}
     for text, row in zip(LONG, scores.to_pylist()[1:], strict=True):
@@ -145,7 +146,7 @@ def test_each_text_of_a_very_long_document_is_measured_as_if_it_were_alone(
 
 
 def test_invalid_bytes_at_the_end_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring_of_texts, "MOST_DOCUMENT_BYTES", 6)
+    stand_in(monkeypatch, scoring_of_texts, "MOST_DOCUMENT_BYTES", 6)
     content = b"ab \x80\x80\x80\x80\x80\x80 c"
     offsets = pa.array([0, len(content)], pa.int32()).buffers()[1]
     text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(content))
@@ -167,8 +168,8 @@ def test_a_text_that_could_not_be_read_has_no_scores_but_its_reason() -> None:
 def test_long_texts_are_split_in_pieces_without_a_difference(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["Aé  b\n\u2003ccc d", "   ", "ab" * 9, " x", "y ", "a\U0001f600 \tB"]
     whole = score_documents(rows(texts), SETTINGS)
-    monkeypatch.setattr(text_identity, "_PIECE", size)
-    monkeypatch.setattr(batch, "_LONG", size)
+    stand_in(monkeypatch, text_identity, "_PIECE", size)
+    stand_in(monkeypatch, batch, "_LONG", size)
     assert score_documents(rows(texts), SETTINGS) == whole
     words = score_documents(rows(texts), DocumentSettings(scorers=("words",)))  # without the classes of characters
     assert words["words"] == whole["words"]
