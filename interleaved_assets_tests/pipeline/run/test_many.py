@@ -13,12 +13,13 @@ from interleaved_assets.pipeline.run import shard_map
 from interleaved_assets.pipeline.run.many import run_shards, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import good_shard, project
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_map, "TICK_S", 0.02)
+    stand_in(monkeypatch, shard_map, "TICK_S", 0.02)
 
 
 def test_a_hanging_shard_fails_at_its_time_limit_without_an_orchestrator_too(tmp_path: Path) -> None:
@@ -48,7 +49,8 @@ def test_pauses_before_another_try_grow_up_to_half_a_minute(tmp_path: Path, monk
         raise StorageUnavailable("timed out")
 
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
-    monkeypatch.setattr(time, "sleep", slept.append)
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(seconds) if seconds >= 1 else sleep(seconds))
     stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=away)
     (one,) = take_many([stage], ["a"], settings, then=str)
     assert isinstance(one.result, StorageUnavailable)
@@ -104,10 +106,10 @@ def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tm
 
 
 def test_a_shard_that_hangs_or_ends_its_worker_or_meets_no_storage_fails_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(shard_map, "_PAUSE_S", 0.0)
-    settings = project(tmp_path, "[run]\nmax_shard_seconds = 1\nstorage_tries = 3\n")
+    # a worker pauses before the third try for up to 2 s, which count
+    settings = project(tmp_path, "[run]\nmax_shard_seconds = 3\nstorage_tries = 3\n")
     for key in "abcd":
         good_shard(tmp_path / "raw" / f"{key}.tar")
 

@@ -15,11 +15,12 @@ from interleaved_assets.model.errors import ShardError, ShardTimeout, WorkerLost
 from interleaved_assets.pipeline.run import shard_map
 from interleaved_assets.pipeline.run.shard_map import Begun, Found, OnThreads, Task, each, each_result
 from interleaved_assets.pipeline.run.stage import ShardResult
+from interleaved_assets_tests.defects import stand_in
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_map, "TICK_S", 0.02)
+    stand_in(monkeypatch, shard_map, "TICK_S", 0.02)
 
 
 def on_threads(

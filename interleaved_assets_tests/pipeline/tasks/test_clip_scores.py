@@ -17,7 +17,6 @@ pytest.importorskip("open_clip")
 import open_clip
 
 from interleaved_assets.model.errors import (
-    InterleavedError,
     SettingsError,
     ShardError,
     StorageUnavailable,

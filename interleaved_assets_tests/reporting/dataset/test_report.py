@@ -375,7 +375,17 @@ def test_the_report_says_when_with_what_and_under_which_settings_it_was_made(tmp
 
 def test_the_speed_of_the_last_runs_by_stage_and_host() -> None:
     hosts = {"10.0.0.2": 30, "10.0.0.1": 70}
-    done = Throughput("image_scores", 50.0, 100, 90, 1, 4000, 250_000_000, 150.0, 0.0, hosts)
+    done = Throughput(
+        stage="image_scores",
+        seconds=50,
+        shards=100,
+        made=90,
+        failed=1,
+        images=4000,
+        image_bytes=250_000_000,
+        queue_seconds=150,
+        hosts=hosts,
+    )
     page = Page(html_report(both(), throughput=[done]))
     cells = ["image_scores", "90", "2.00", "80.0", "5.00", "1.5", "0.0", "10.0.0.1: 1.40, 10.0.0.2: 0.60"]
     assert [row for row in page.rows if row[0] == "image_scores" and len(row) == len(cells)] == [cells]
