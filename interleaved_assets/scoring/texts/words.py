@@ -1,6 +1,7 @@
 """The words of a batch: runs of characters that are not white space, with their places, lengths and identities."""
 
 import functools
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -34,7 +35,7 @@ class Words:
 
     def __init__(self, batch: TextBatch, starts: Numbers, ends: Numbers) -> None:
         self.starts, self.ends = starts, ends
-        self._batch = batch
+        self._batch = weakref.proxy(batch)  # which has these words: a cycle would keep its arrays until it is collected
         self._first = np.append(starts.searchsorted(batch.starts), len(starts))
         self.per_text: Numbers = self._first[1:] - self._first[:-1]
         self.per_document = batch.total(self.per_text)

@@ -1,5 +1,8 @@
 """Texts that no one would write: no spaces, signs alone, invalid bytes, one very long row, very many rows."""
 
+import gc
+import weakref
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -173,3 +176,21 @@ def test_long_texts_are_split_in_pieces_without_a_difference(size: int, monkeypa
     assert score_documents(rows(texts), SETTINGS) == whole
     words = score_documents(rows(texts), DocumentSettings(scorers=("words",)))  # without the classes of characters
     assert words["words"] == whole["words"]
+
+
+def test_the_arrays_of_a_batch_are_freed_when_it_is_scored() -> None:
+    made: list[weakref.ref] = []
+
+    def measure(one: batch.TextBatch) -> list:
+        made.append(weakref.ref(one))
+        return [one.with_totals(one.lengths)]
+
+    register_scorer(Scorer("kept", {"kept": "int64"}, lambda _settings: measure, section="documents"))
+    gc.disable()  # which would free a batch that refers to itself, at some time
+    try:
+        every = tuple(name for name in known_scorers("documents") if name != "language")
+        score_documents(rows(["Some words, and more Words."]), DocumentSettings(scorers=every), threads=1)
+        assert [one() for one in made] == [None]
+    finally:
+        gc.enable()
+        unregister_scorer("kept")
