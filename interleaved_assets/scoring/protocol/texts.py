@@ -22,9 +22,9 @@ from interleaved_assets.scoring.texts.batch import TextBatch
 _TEXT_ERROR: Final = "materialize_error"
 TEXT_COLUMNS: Final = ("sample_id", "position", "modality", "text_content", _TEXT_ERROR)
 """The columns that the scorers of texts read; the last, with the reason why a text is null, need not be there."""
-_BATCH_BYTES: Final = 2**19
-"""Bytes of text measured at once by a thread. With less, threads wait for each other more often, and with more, the
-arrays leave a processor's cache. A larger document is a batch."""
+_BATCH_BYTES: Final = 2**20
+"""Bytes of text measured at once by a thread. With less, most calls of NumPy end before another thread has woken up to
+run Python meanwhile, and with more, the arrays leave a processor's cache. A larger document is a batch."""
 MOST_DOCUMENT_BYTES: Final = 4 * 2**20
 """Bytes of text that scorers other than those of the whole measure at once, which bounds their memory."""
 

@@ -111,8 +111,7 @@ def most_frequent(repeats: Repeats, owners: int, default: Places) -> tuple[Place
     """
     place, count = default.copy(), np.ones(owners, dtype=np.int64)
     if len(repeats.sizes):
-        first = np.empty(len(repeats.sizes), dtype=np.int64)
-        first[repeats.group[::-1]] = repeats.places[::-1]  # the last assignment counts
+        first = _first_of(repeats, repeats.places)
         begins = np.flatnonzero(np.diff(repeats.owners, prepend=-1))
         largest = np.maximum.reduceat((repeats.sizes << _SIZE_BITS) - first, begins)
         owner = repeats.owners[begins]
@@ -140,19 +139,32 @@ def skipping_duplicates(repeats: Repeats, length: int) -> Places:
     """Return the places of runs of words that are duplicates, as Gopher counts them.
 
     A run of ``length`` words is a duplicate if an equal run came before. The next run then begins after it, so that no
-    word counts twice. Only runs that occur more than once are visited.
+    word counts twice. Runs that are the first of their group are not visited one by one.
     """
-    following = repeats.places.searchsorted(repeats.places + length).tolist()
-    groups = repeats.group.tolist()
-    seen = bytearray(len(repeats.sizes))
+    places, group = repeats.places, repeats.group
+    first = _first_of(repeats, np.arange(len(places)))
+    numbers = np.flatnonzero(first[group] != np.arange(len(places)))
+    after = places.searchsorted(places[numbers] + length)
+    # single elements of these are read, which is faster than making lists of all
+    number, earliest, following = numbers.data, first[group[numbers]].data, after.data
+    resume, group_of = numbers.searchsorted(after).data, group[numbers].data
+    passed, seen = bytearray(len(places)), bytearray(len(repeats.sizes))
     found: list[int] = []
-    number = 0
-    while number < len(groups):
-        group = groups[number]
-        if seen[group]:
-            found.append(number)
-            number = following[number]
+    begin = place = 0
+    while place < len(number):
+        here = number[place]
+        passed[begin:here] = b"\1" * (here - begin)
+        if passed[earliest[place]] or seen[group_of[place]]:
+            found.append(here)
+            begin, place = following[place], resume[place]
         else:
-            seen[group] = True
-            number += 1
-    return repeats.places[found]
+            seen[group_of[place]] = True
+            begin, place = here + 1, place + 1
+    return places[found]
+
+
+def _first_of(repeats: Repeats, values: Places) -> Places:
+    """Return the value of the first element of each group."""
+    found = np.empty(len(repeats.sizes), dtype=np.int64)
+    found[repeats.group[::-1]] = values[::-1]  # the last assignment counts
+    return found

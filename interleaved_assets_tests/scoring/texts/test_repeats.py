@@ -69,6 +69,22 @@ def test_no_word_is_in_two_duplicate_runs() -> None:
     assert skipping_duplicates(repeats, 3).tolist() == [2, 5]
 
 
+@pytest.mark.parametrize("kinds", [1, 2, 5, 60])
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_runs_that_were_passed_over_do_not_count_as_seen(kinds: int, length: int) -> None:
+    elements = np.random.default_rng(kinds).integers(0, kinds, 300)
+    elements[150:200] = elements[:50]
+    expected, seen, place = [], set(), 0
+    while place < len(elements):
+        if elements[place] in seen:
+            expected.append(place)
+        step = length if elements[place] in seen else 1
+        seen.add(elements[place])
+        place += step
+    repeats = find_repeats(elements.view(np.uint64), numbers([300]))
+    assert skipping_duplicates(repeats, length).tolist() == expected
+
+
 def test_nothing_has_no_groups() -> None:
     repeats = find_repeats(hashes([]), numbers([0, 0]))
     assert sum_of_largest(repeats.owners, repeats.sizes, numbers([0, 0])).tolist() == [0, 0]
