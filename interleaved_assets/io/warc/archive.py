@@ -124,9 +124,14 @@ def _read(
 
 
 def _add(index: ArchiveIndex, record: WarcRecord) -> None:
-    """Read over ``record`` and add it to ``index``; raise OSError if it is damaged, after it is added."""
+    """Read over ``record`` and add it to ``index``; raise OSError if it is damaged.
+
+    A record whose body is cut is added.
+    """
     has_length = "Content-Length" in record.headers
     index.records += has_length
+    if len({*record.headers.get_multiple("WARC-Target-URI")}) > 1:
+        raise OSError("the header of a record goes on in the next one")
     entry = _entry(index, record)
     is_cut = True
     try:

@@ -192,3 +192,14 @@ def test_odd_addresses_and_headers_give_documents_or_nothing(tmp_path: Path) -> 
     found = documents(write_warc(tmp_path / "a.warc", parts))
     assert list(found) == ["http://[broken", "urn:x", URLS[0] + "/\N{SNOWMAN}"]
     assert set(map(str, found.values())) == {str(sound(0))}
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_record_whose_header_ends_too_early_costs_no_other_record(tmp_path: Path, compressed: bool) -> None:
+    parts = [page(url, f"<p>{text(number)}</p>") for number, url in enumerate(URLS)]
+    whole = parts[1].replace(b"WARC-Type", b"wARC-Type")  # fastwarc refuses a second type of the same spelling
+    for cut in range(whole.index(b"\r\n\r\n") + 4):
+        parts[1] = whole[:cut]
+        path = write_warc(tmp_path / "a.warc", parts, compressed=compressed)
+        found = documents(path, accept_incomplete=True)
+        assert (cut, found[URLS[0]], found[URLS[2]]) == (cut, sound(0), sound(2))
