@@ -231,7 +231,9 @@ def test_an_input_that_changes_while_it_is_read_leaves_everything_as_it_was(
     assert main(command) == 0
 
 
-def test_a_conversion_that_failed_after_its_output_was_replaced_is_repeated(folder: Path) -> None:
+def test_an_output_without_its_record_is_replaced_if_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
 
     def full(event: str, path: str) -> None:
@@ -241,7 +243,9 @@ def test_a_conversion_that_failed_after_its_output_was_replaced_is_repeated(fold
     with system_calls(full):
         assert main(command) == 2
     assert (folder / "out/a.parquet").exists()
-    assert main(command) == 0
+    assert main(command) == 2
+    assert "is not one that an earlier conversion wrote" in capsys.readouterr().err
+    assert main([*command, "--overwrite"]) == main(command) == 0
 
 
 def test_the_output_of_another_input_is_not_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,16 +8,17 @@ from typing import Final
 import pyarrow as pa
 
 from interleaved_assets.io.formats.registry import shard_endings
-from interleaved_assets.io.storage import check_output, content_version, join, read_stamp, remove_file
+from interleaved_assets.io.storage import check_output, content_version, exists, join, read_stamp
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.files.write_rows import identities, identity, write_rows
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
+from interleaved_assets.pipeline.run.attempt import is_same_work
+from interleaved_assets.pipeline.run.packages import installed_versions
 from interleaved_assets.pipeline.run.record import Facts, Record, read_record, with_present_stamps, write_record
-from interleaved_assets.pipeline.run.stage import version_with_settings
+from interleaved_assets.pipeline.run.stage import Work, version_with_settings
 from interleaved_assets.scoring.protocol.registry import scoring_packages
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.selection.settings import SelectionSettings, selection_version
@@ -53,19 +54,6 @@ class Conversion:
 
     def record_uri(self, file: ShardFile) -> str:
         return join(self.folder, f"{_BESIDE}/records/{file.name}.json")
-
-    def record(self, file: ShardFile) -> Record:
-        """Return the record that stands before any output is complete."""
-        return Record(
-            stage=STAGE,
-            shard=file.name,
-            code_version=self.code_version(),
-            inputs={},
-            data_version="",
-            outputs={},
-            settings=self.version_settings(),
-            packages=self.packages(),
-        )
 
     def version_settings(self) -> dict[str, object]:
         """Return the settings that the outputs depend on."""
@@ -132,7 +120,7 @@ def convert_file(
     ``stopped`` is asked before each part of the input.
 
     Raises:
-        StorageError: the output exists and was not written by an earlier conversion of this input.
+        StorageError: the output exists, and no record says that an earlier conversion of this input wrote it.
         ShardError: the input changed while it was read.
         Stopped: ``stopped`` was true.
     """
@@ -140,37 +128,32 @@ def convert_file(
     options = settings.storage.options_for(conversion.folder)
     known = _earlier_record(file, conversion, options)
     source = _source_of(file, settings.storage, known.source if known else None)
-    if known and _is_current(known, conversion, source):
+    inputs, code_version, packages = {"source": source.version}, conversion.code_version(), conversion.packages()
+    if known and is_same_work(known, inputs, code_version, packages):
         if known.source != source:
             write_record(known.model_copy(update={"source": source}), place, options)
         return known, True
     output = conversion.output(file)
-    before = read_stamp(output, options)
-    if before is not None and not conversion.overwrite and (reason := _not_replaced(file, known)):
+    if not conversion.overwrite and exists(output, options) and (reason := _not_replaced(file, known)):
         raise StorageError(
             f"cannot write {output}: the file exists and {reason}. Name another folder with --output, or replace it "
             "with --overwrite."
         )
-    # without outputs: after a kill, a file that lies there is known to be of this conversion
-    write_record(conversion.record(file), place, options)
-    try:
-        record = _write(file, conversion, source, stopped)
-        write_record(record, place, options)
-    except BaseException:
-        # once the output was replaced, the record without outputs stays, which says whose it is
-        if read_stamp(output, options) == before:
-            if known is not None and known.outputs:
-                write_record(known, place, options)
-            else:
-                remove_file(place, options)
-        raise
+    work = _write(file, conversion, source, stopped)
+    record = Record(
+        stage=STAGE,
+        shard=file.name,
+        code_version=code_version,
+        inputs=inputs,
+        data_version=work.outputs["rows"].content,
+        outputs=work.outputs,
+        settings=conversion.version_settings(),
+        packages=packages,
+        source=source,
+        **work.model_dump(include=set(Facts.model_fields)),
+    )
+    write_record(record, place, options)
     return record, False
-
-
-def _is_current(known: Record, conversion: Conversion, source: RawSource) -> bool:
-    if known.code_version != conversion.code_version() or known.inputs != {"source": source.version}:
-        return False
-    return not changed_packages(known.packages, conversion.packages())
 
 
 def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
@@ -182,7 +165,7 @@ def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
     return None
 
 
-def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: Callable[[], bool]) -> Record:
+def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: Callable[[], bool]) -> Work:
     settings, selection = conversion.settings, conversion.selection
 
     def check_input() -> None:
@@ -195,23 +178,8 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
         scores = score_images(table, scoring_for(selection, settings.scoring))
         return keep_selected(table, scores, selection, settings, file.uri)
 
-    work = write_rows(
-        file,
-        conversion.output(file),
-        conversion.ledger(file),
-        settings,
-        choose,
-        stopped,
-        check_input,
-    )
-    found = {
-        "inputs": {"source": source.version},
-        "data_version": work.outputs["rows"].content,
-        "outputs": work.outputs,
-        "source": source,
-        **{name: getattr(work, name) for name in Facts.model_fields},
-    }
-    return conversion.record(file).model_copy(update=found)
+    output, ledger = conversion.output(file), conversion.ledger(file)
+    return write_rows(file, output, ledger, settings, choose, stopped, check_input)
 
 
 def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[str, object]) -> Record | None:

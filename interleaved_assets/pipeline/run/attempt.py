@@ -175,9 +175,7 @@ class Attempt:
 
         The work is the same if inputs, code version, packages and the content of the outputs are.
         """
-        if record is None or (record.inputs, record.code_version) != (self.inputs, self.code_version):
-            return None
-        if changed_packages(record.packages, self.shard.packages):
+        if record is None or not is_same_work(record, self.inputs, self.code_version, self.shard.packages):
             return None
         return with_present_stamps(record, self.shard.options)
 
@@ -213,6 +211,13 @@ class Attempt:
         if now != before:
             happened = "changed" if now.stamp != before.stamp else "was replaced"
             raise ShardError(f"shard {self.shard.key}: {uri} {happened} while it was read; materialize it {when}")
+
+
+def is_same_work(record: Record, inputs: Mapping[str, str], code_version: str, packages: Mapping[str, str]) -> bool:
+    """Return whether ``record`` is of the same inputs, code and settings, by packages that compute the same."""
+    if (record.inputs, record.code_version) != (inputs, code_version):
+        return False
+    return not changed_packages(record.packages, packages)
 
 
 def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
