@@ -10,6 +10,7 @@ import pyarrow as pa
 from benchmarks.fuzz.child import WrongRead
 from benchmarks.fuzz.mutate import mutated
 from interleaved_assets.io.rows.policy import apply_error_policy
+from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.reader import read_warc, warc_schema
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model import InterleavedBatch
@@ -94,7 +95,8 @@ def _read(folder: Path, content: bytes, *, complete: bool = False) -> pa.Table:
     path.write_bytes(content)
     settings = WarcSettings(max_page_bytes=2**20)
     try:
-        tables = list(read_warc(str(path), settings, max_batch_bytes=2**20, accept_incomplete=not complete))
+        options = ReadOptions(max_batch_bytes=2**20, accept_incomplete=not complete)
+        tables = list(read_warc(str(path), options, settings))
     except InterleavedError as error:
         if "case.warc" not in str(error):
             raise WrongRead(f"the message does not name the archive: {error}") from error

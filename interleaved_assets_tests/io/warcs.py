@@ -1,8 +1,15 @@
 """Web archives for tests, written byte by byte."""
 
 import gzip
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.warc.reader import read_warc
+from interleaved_assets.io.warc.settings import WarcSettings
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 50
 
@@ -40,3 +47,8 @@ def write_warc(path: Path, records: Iterable[bytes], *, compressed: bool = True)
     """Write the records, each as a gzip member of its own if ``compressed``; return the path."""
     path.write_bytes(b"".join(gzip.compress(one, mtime=0) if compressed else one for one in records))
     return str(path)
+
+
+def read(uri: str, settings: WarcSettings | None = None, **options: Any) -> Iterator[pa.Table]:
+    """The tables of an archive under these settings and options of reading."""
+    return read_warc(uri, ReadOptions(**options), settings or WarcSettings())

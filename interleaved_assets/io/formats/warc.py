@@ -17,16 +17,7 @@ if TYPE_CHECKING:
 def _read(uri: str, options: "ReadOptions") -> "Iterator[pa.Table]":
     from interleaved_assets.io.warc.reader import read_warc  # declaring a format loads no reader
 
-    return read_warc(
-        uri,
-        options.sections.get("warc") or WarcSettings(),
-        max_batch_bytes=options.max_batch_bytes,
-        storage_options=options.storage_options,
-        limits=options.limits,
-        notes=options.notes,
-        accept_incomplete=options.accept_incomplete,
-        by_reference=options.by_reference,
-    )
+    return read_warc(uri, options, options.sections.get("warc") or WarcSettings())
 
 
 def _fetch(
@@ -40,7 +31,7 @@ def _fetch(
 def _shortfall(uri: str, options: "ReadOptions") -> str | None:
     from interleaved_assets.io.warc.reader import warc_shortfall
 
-    return warc_shortfall(uri, options.storage_options)
+    return warc_shortfall(uri, options)
 
 
 WARC: Final = ShardFormat(

@@ -14,7 +14,8 @@ import pyarrow as pa
 from interleaved_assets.io.rows.blocks import IMAGE_URL, Block, BlockDocument, block_schema, block_tables
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
 from interleaved_assets.io.storage import StorageOptions, is_local, local_copy, local_path, open_input
-from interleaved_assets.io.storage.limits import LIMITS, TarLimits
+from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
 from interleaved_assets.io.warc.html import decode_html, excess
 from interleaved_assets.io.warc.main_content import choose_main
@@ -39,17 +40,7 @@ def warc_schema() -> pa.Schema:
     return block_schema(_columns())
 
 
-def read_warc(
-    uri: str,
-    settings: WarcSettings | None = None,
-    *,
-    max_batch_bytes: int | None = None,
-    storage_options: StorageOptions = None,
-    limits: TarLimits = LIMITS,
-    notes: Counter[str] | None = None,
-    accept_incomplete: bool = True,
-    by_reference: bool = False,
-) -> Iterator[pa.Table]:
+def read_warc(uri: str, options: ReadOptions, settings: WarcSettings) -> Iterator[pa.Table]:
     """Yield tables of whole documents from a web archive (WARC, plain or gzip), all with :func:`warc_schema`.
 
     Each successful HTML response is a document: its ``sample_id`` is its address. Images that the archive has, and
@@ -59,26 +50,21 @@ def read_warc(
 
     Args:
         uri: a path or a URL; a remote archive is copied to a temporary file.
+        options: with ``by_reference``, images of the archive get :data:`.BINARY_SIZE` and a locator instead of their
+            bytes. ``max_member_bytes`` bounds an image, ``max_sample_bytes`` the images of a page together.
         settings: what is taken of a page.
-        max_batch_bytes: a table ends before the document that would exceed it; None gives one table.
-        storage_options: fsspec options.
-        limits: ``max_member_bytes`` bounds an image, ``max_sample_bytes`` the images of a page together.
-        notes: counts of irregularities that are no row's error, by kind.
-        accept_incomplete: read an archive that is cut or damaged as far as possible.
-        by_reference: images of the archive get :data:`.BINARY_SIZE` and a locator instead of their bytes, which
-            :func:`~interleaved_assets.io.rows.referenced.fill_referenced` reads later.
 
     Raises:
         StorageError: the archive is missing or unreadable.
         ShardError: it is not a web archive, has no readable record, or all its records are in one gzip stream.
         IncompleteShard: records may be missing, and ``accept_incomplete`` is False.
     """
-    notes = Counter[str]() if notes is None else notes
-    with local_copy(uri, storage_options) as path:
+    notes = Counter[str]() if options.notes is None else options.notes
+    with local_copy(uri, options.storage_options) as path:
         index = index_archive(path)
         notes.update({kind: count for kind, count in index.notes.items() if count})
         if index.shortfall is not None:
-            if not accept_incomplete:
+            if not options.accept_incomplete:
                 raise IncompleteShard(
                     f"{uri}: truncated_shard: {index.shortfall}. Fetch or write it again, or set "
                     "publish.accept_incomplete to take the pages that can be read."
@@ -88,11 +74,12 @@ def read_warc(
             logger.warning("%s: there is no page in it", uri)
         with path.open("rb") as file:
             place = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
-            reading = _Reading(file, index, settings or WarcSettings(), limits, place, notes, by_reference=by_reference)
+            reading = _Reading(file, index, place, options, settings, notes)
             columns = _columns()
-            if by_reference:
+            if options.by_reference:
                 columns = columns.append(pa.field(BINARY_SIZE, pa.uint64()))
-            yield from block_tables(reading.documents(), columns, max_batch_bytes=max_batch_bytes, notes=notes)
+            documents = reading.documents()
+            yield from block_tables(documents, columns, max_batch_bytes=options.max_batch_bytes, notes=notes)
 
 
 def fetch_bodies(
@@ -114,9 +101,9 @@ def fetch_bodies(
                 yield part, content
 
 
-def warc_shortfall(uri: str, storage_options: StorageOptions = None) -> str | None:
+def warc_shortfall(uri: str, options: ReadOptions) -> str | None:
     """Return what shows that an archive is cut or damaged, None if nothing does."""
-    with local_copy(uri, storage_options) as path:
+    with local_copy(uri, options.storage_options) as path:
         return index_archive(path).shortfall
 
 
@@ -131,15 +118,13 @@ class _Reading:
         self,
         file: IO[bytes],
         index: ArchiveIndex,
-        settings: WarcSettings,
-        limits: TarLimits,
         path: str,
+        options: ReadOptions,
+        settings: WarcSettings,
         notes: Counter[str],
-        *,
-        by_reference: bool,
     ) -> None:
-        self._file, self._index, self._settings, self._limits, self._path = file, index, settings, limits, path
-        self._notes, self._by_reference = notes, by_reference
+        self._file, self._index, self._path, self._settings, self._notes = file, index, path, settings, notes
+        self._limits, self._by_reference = options.limits, options.by_reference
 
     def documents(self) -> Iterator[BlockDocument]:
         for place in self._index.pages:

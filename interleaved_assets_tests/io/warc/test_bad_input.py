@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import index_archive
-from interleaved_assets.io.warc.reader import read_warc, warc_shortfall
+from interleaved_assets.io.warc.reader import warc_shortfall
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets_tests.io.warcs import page, record, write_warc
+from interleaved_assets_tests.io.warcs import page, read, record, write_warc
 
 URLS = [f"https://a.example/{number}" for number in range(3)]
 
@@ -27,7 +28,7 @@ def text(seed: int, words: int = 40) -> str:
 
 def documents(uri: str, **options: Any) -> dict[str, tuple[str | None, list[str]]]:
     """Error and texts of each document, by id."""
-    rows = pa.concat_tables(read_warc(uri, **options)).to_pylist()
+    rows = pa.concat_tables(read(uri, **options)).to_pylist()
     return {
         row["sample_id"]: (
             row["materialize_error"],
@@ -52,7 +53,7 @@ def test_wherever_an_archive_is_cut_it_is_incomplete_or_ends_with_a_record(tmp_p
     for cut in range(1, len(whole), 7):
         path.write_bytes(whole[:cut])
         try:
-            shortfall, found = warc_shortfall(str(path)), documents(str(path))
+            shortfall, found = warc_shortfall(str(path), ReadOptions()), documents(str(path))
         except (InterleavedError, pa.ArrowInvalid):
             assert cut < ends[0]  # not one record, or no page
             continue
@@ -105,10 +106,10 @@ def test_garbage_and_empty_members_between_records_are_read_over(tmp_path: Path)
     path = tmp_path / "a.warc.gz"
     path.write_bytes(members[0] + gzip.compress(b"") + members[1])
     assert documents(str(path)) == {URLS[0]: sound(0), URLS[1]: sound(1)}
-    assert warc_shortfall(str(path)) is None
+    assert warc_shortfall(str(path), ReadOptions()) is None
     path.write_bytes(members[0] + b"garbage \x1f\x8b\x08 and more of it" + members[1] + members[2])
     assert documents(str(path)) == {url: sound(number) for number, url in enumerate(URLS)}
-    assert warc_shortfall(str(path)) is not None
+    assert warc_shortfall(str(path), ReadOptions()) is not None
 
 
 def test_a_file_of_damaged_places_is_given_up(tmp_path: Path) -> None:

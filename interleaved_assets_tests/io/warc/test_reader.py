@@ -10,16 +10,17 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.io.storage.limits import LIMITS
-from interleaved_assets.io.warc.reader import read_warc, warc_schema, warc_shortfall
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.warc.reader import warc_schema, warc_shortfall
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError
-from interleaved_assets_tests.io.warcs import PNG, http, image, page, record, write_warc
+from interleaved_assets_tests.io.warcs import PNG, http, image, page, read, record, write_warc
 
 WORDS = "Many words make a paragraph that is worth reading, and this is one of them. " * 5
 
 
 def rows(uri: str, **options: Any) -> list[dict[str, Any]]:
-    tables = list(read_warc(uri, **options))
+    tables = list(read(uri, **options))
     assert {table.schema for table in tables} <= {warc_schema()}
     return pa.concat_tables(tables).to_pylist() if tables else []
 
@@ -68,7 +69,7 @@ def test_a_page_is_a_document_with_its_images_in_place(tmp_path: Path, compresse
     assert (shown["image_alt"], shown["image_caption"]) == ("An a", "Caption of it.")
     assert (absent["binary_content"], absent["image_url"]) == (None, "https://other.example/b.png")
     assert absent["materialize_error"] == "image_not_in_archive: https://other.example/b.png"
-    assert warc_shortfall(uri) is None
+    assert warc_shortfall(uri, ReadOptions()) is None
 
 
 def test_images_are_found_wherever_they_are_in_the_archive(tmp_path: Path) -> None:
@@ -221,9 +222,9 @@ def test_an_image_above_the_limits_is_an_error_and_one_that_is_none_is_said(tmp_
 def test_tables_hold_whole_pages_and_the_reading_is_repeatable(tmp_path: Path) -> None:
     records = [page(f"https://a.example/{number}", f"<p>{number} {WORDS}</p>") for number in range(20)]
     uri = write_warc(tmp_path / "a.warc.gz", records)
-    tables = list(read_warc(uri, max_batch_bytes=3000))
+    tables = list(read(uri, max_batch_bytes=3000))
     assert len(tables) > 3
-    assert pa.concat_tables(tables).equals(pa.concat_tables(read_warc(uri)))
+    assert pa.concat_tables(tables).equals(pa.concat_tables(read(uri)))
 
 
 def test_what_is_no_web_archive_is_refused(tmp_path: Path) -> None:
@@ -231,9 +232,9 @@ def test_what_is_no_web_archive_is_refused(tmp_path: Path) -> None:
         path = tmp_path / "a.warc.gz"
         path.write_bytes(content)
         with pytest.raises(ShardError, match=r"a\.warc\.gz is not a web archive, or is damaged"):
-            list(read_warc(str(path)))
+            list(read(str(path)))
     with pytest.raises(StorageError, match=r"none\.warc"):
-        list(read_warc(str(tmp_path / "none.warc")))
+        list(read(str(tmp_path / "none.warc")))
 
 
 def test_an_archive_without_pages_has_no_rows(tmp_path: Path) -> None:
@@ -245,7 +246,7 @@ def test_an_archive_in_one_gzip_stream_is_refused_with_what_to_do(tmp_path: Path
     path = tmp_path / "a.warc.gz"
     path.write_bytes(gzip.compress(page("https://a.example/1", "<p>1") + page("https://a.example/2", "<p>2")))
     with pytest.raises(ShardError, match=r"one gzip stream.*warcio recompress"):
-        list(read_warc(str(path)))
+        list(read(str(path)))
 
 
 def test_a_cut_archive_is_incomplete(tmp_path: Path) -> None:
@@ -254,9 +255,9 @@ def test_a_cut_archive_is_incomplete(tmp_path: Path) -> None:
     )
     path = Path(uri)
     path.write_bytes(path.read_bytes()[:-20])
-    assert warc_shortfall(uri) is not None
+    assert warc_shortfall(uri, ReadOptions()) is not None
     with pytest.raises(IncompleteShard, match=r"a\.warc\.gz: truncated_shard: .*publish\.accept_incomplete"):
-        list(read_warc(uri, accept_incomplete=False))
+        list(read(uri, accept_incomplete=False))
     assert [row["sample_id"] for row in rows(uri) if row["position"] == -1] == [
         "https://a.example/1",
         "https://a.example/2",
