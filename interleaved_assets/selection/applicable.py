@@ -1,15 +1,12 @@
 """Choice of the filters that apply to scores with given columns."""
 
 from collections.abc import Collection
-from typing import Final
 
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.scoring.clip.settings import HEAD_COLUMNS
 from interleaved_assets.scoring.protocol.filter import Filter, ImageFilter, TextFilter
 from interleaved_assets.scoring.protocol.registry import document_columns
+from interleaved_assets.scoring.protocol.scorer import all_scorers
 from interleaved_assets.selection.settings import SelectionSettings
-
-_CLIP_SCORE: Final = "clip_score"
 
 
 def applicable_filters(
@@ -56,6 +53,5 @@ def _require_text_column(judge: TextFilter, columns: Collection[str]) -> None:
 
 def _what_measures(column: str) -> str:
     """Return the settings that a column of scores depends on."""
-    if column == _CLIP_SCORE:
-        return "clip.enabled"
-    return "clip.enabled and clip.heads" if column in HEAD_COLUMNS.values() else "scoring.scorers"
+    scorer = next((scorer for scorer in all_scorers() if column in scorer.columns), None)
+    return scorer.turned_on_by.get(column, f"{scorer.section}.scorers") if scorer else "scoring.scorers"

@@ -16,6 +16,7 @@ from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.options import find_unlisted
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
 from interleaved_assets.model.shown import has_query, has_user
+from interleaved_assets.scoring.clip.columns import clip_columns
 from interleaved_assets.scoring.clip.settings import ClipSettings
 from interleaved_assets.scoring.protocol.registry import file_settings, score_columns
 from interleaved_assets.selection.applicable import applicable_filters
@@ -120,8 +121,11 @@ def _parsed(text: str, file: Path) -> Settings:
         raise SettingsError(f"{file}:\n{lines}") from None  # its traceback would repeat the given values
     refuse_secrets(settings, file)
     try:
-        of_texts = [column.name for column in score_columns(settings.documents)]
-        applicable_filters(settings.selection, _measured_columns(settings), of_texts)
+        of_images = (*score_columns(settings.scoring), *(clip_columns(settings.clip) if settings.clip.enabled else ()))
+        of_texts = score_columns(settings.documents)
+        applicable_filters(
+            settings.selection, *([column.name for column in columns] for columns in (of_images, of_texts))
+        )
     except OptionError as error:
         raise SettingsError(f"{file}: selection: {error}") from error
     if idle := settings.selection.without_bounds():
@@ -158,14 +162,6 @@ def _reading_of(settings: Settings, folder: Path) -> ReadingSettings:
         absolute = {path: _absolute(value, folder) for path, value in given.items() if value is not None}
         sections[name] = sections[name].model_copy(update=absolute)
     return settings.reading.model_copy(update=sections)
-
-
-def _measured_columns(settings: Settings) -> list[str]:
-    """Return the columns of scores that a shard gets under ``settings``."""
-    columns = [column.name for column in score_columns(settings.scoring)]
-    if settings.clip.enabled:
-        columns += ["clip_score", *settings.clip.head_columns]
-    return columns
 
 
 def _candidates() -> list[Path]:

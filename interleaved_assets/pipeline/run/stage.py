@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
-from interleaved_assets.model.columns import BINARY_SIZE, Column
+from interleaved_assets.model.columns import BINARY_SIZE, IMAGE_KEY, Column
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
 from interleaved_assets.pipeline.run.check import ShardCheck
@@ -130,6 +130,13 @@ class SourceColumn(NamedTuple):
 def columns_of(stage: str, *columns: str) -> tuple[SourceColumn, ...]:
     """Return these columns of the output of ``stage``."""
     return tuple(SourceColumn(stage, column) for column in columns)
+
+
+def scored_from(rows: str, column: str, error_column: str, *read: str) -> tuple[SourceColumn, ...]:
+    """Return the columns of the stage ``rows`` that a column of scores is made from; ``read`` are those it measures."""
+    if column in IMAGE_KEY:
+        return columns_of(rows, column)
+    return columns_of(rows, *read, *(["materialize_error"] if column == error_column else []))
 
 
 class StageOutput(NamedTuple):

@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
 from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
 from interleaved_assets.pipeline.run.stage import (
+    SourceColumn,
     Stage,
     StageDisplay,
     StageOutput,
-    columns_of,
     last_with_rows,
+    scored_from,
     work_together,
 )
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.scoring.clip import identity
 from interleaved_assets.scoring.clip.columns import clip_columns, clip_ranges
-from interleaved_assets.scoring.scores.clip import CLIP
+from interleaved_assets.scoring.scores.clip import CLIP, EMBEDDING
 from interleaved_assets.settings import Settings
 
 WORK: Final = "interleaved_assets.pipeline.tasks.clip_scores:score_together"
@@ -43,7 +43,7 @@ def declare(settings: Settings, before: Sequence[Stage]) -> Stage | None:
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, SCORES_IN_RANGE, SCHEMA_CANONICAL),
         columns=lambda settings: clip_columns(settings.clip),
         ranges=lambda settings: clip_ranges(settings.clip),
-        made_from=lambda column, _: columns_of(rows, *_scored_by_clip(column)),
+        made_from=lambda column, settings: _made_from(column, settings, rows),
         output=OUTPUT,
         display=StageDisplay(
             "One row per image: its best cosine similarity with a text of its sample, and the scores of the heads on "
@@ -64,11 +64,6 @@ def _files(settings: Settings) -> dict[str, str]:
     return identity.file_versions(settings.clip, settings.storage.options_by_scheme())
 
 
-def _scored_by_clip(column: str) -> tuple[str, ...]:
-    match column:
-        case "clip_score" | "clip_text_position":
-            return ("binary_content", "text_content")
-        case "clip_error":
-            return ("binary_content", "text_content", "materialize_error")
-        case _:
-            return (column,) if column in IMAGE_KEY else ("binary_content",)
+def _made_from(column: str, settings: Settings, rows: str) -> tuple[SourceColumn, ...]:
+    of_image_alone = column in (EMBEDDING, *settings.clip.head_columns)
+    return scored_from(rows, column, "clip_error", "binary_content", *([] if of_image_alone else ["text_content"]))

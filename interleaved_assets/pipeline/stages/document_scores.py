@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.every_document_scored import EVERY_DOCUMENT_SCORED
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
@@ -14,9 +13,9 @@ from interleaved_assets.pipeline.run.stage import (
     Stage,
     StageDisplay,
     StageOutput,
-    columns_of,
     last_with_rows,
     preparation,
+    scored_from,
     work,
 )
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
@@ -64,9 +63,5 @@ def declare(_: Settings, before: Sequence[Stage]) -> Stage:
 
 
 def _made_from(column: str, settings: Settings, rows: str) -> tuple[SourceColumn, ...]:
-    if column in IMAGE_KEY:
-        return columns_of(rows, column)
-    if column == ERROR_COLUMN:
-        return columns_of(rows, "modality", "text_content", "materialize_error")
     fields = [path.partition(".")[0] for path in document_fields_of(column, settings.documents)]
-    return columns_of(rows, "modality", *(fields or ["text_content"]))
+    return scored_from(rows, column, ERROR_COLUMN, "modality", *(fields or ["text_content"]))

@@ -4,12 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
 from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, columns_of, preparation, work
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, preparation, scored_from, work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.registry import score_columns, score_ranges, scoring_packages, scoring_version
@@ -34,7 +33,7 @@ def declare(_: Settings, __: Sequence[Stage]) -> Stage:
         checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, SCORES_IN_RANGE, SCHEMA_CANONICAL),
         columns=lambda settings: score_columns(settings.scoring),
         ranges=lambda settings: score_ranges(settings.scoring),
-        made_from=lambda column, _: columns_of(NORMALIZED, *_scored(column)),
+        made_from=lambda column, _: scored_from(NORMALIZED, column, ERROR_COLUMN, "binary_content"),
         output=OUTPUT,
         display=StageDisplay(
             "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
@@ -42,9 +41,3 @@ def declare(_: Settings, __: Sequence[Stage]) -> Stage:
             frozenset({"parquet", "opencv"}),
         ),
     )
-
-
-def _scored(column: str) -> tuple[str, ...]:
-    if column in IMAGE_KEY:
-        return (column,)
-    return ("binary_content", "materialize_error") if column == ERROR_COLUMN else ("binary_content",)

@@ -1,7 +1,7 @@
 """The declaration of a score, and the registration of built-in scores and those of plugins."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -87,7 +87,9 @@ class Scorer:
         of_whole: whether it measures the whole of a long document, not only its first 4 MiB; its work and memory are
             then in proportion.
         of_bytes: whether the function measures the encoded bytes of an image, also of one that cannot be decoded.
-        place: rank of a built-in score in tables, in the default order of filters and in reports.
+        turned_on_by: the settings that a column needs, by column; by default ``scorers`` of the section.
+        after: name of the score that it follows in tables, in the default order of filters and in reports; by default
+            it follows those that were registered before.
     """
 
     name: str
@@ -107,7 +109,8 @@ class Scorer:
     of_documents: tuple[str, ...] = field(default=(), kw_only=True)
     of_whole: bool = field(default=False, kw_only=True)
     of_bytes: bool = field(default=False, kw_only=True)
-    place: float = field(default=math.inf, kw_only=True)
+    turned_on_by: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    after: str = field(default="", kw_only=True)
 
     def described_columns(self) -> tuple[Column, ...]:
         """Return the columns with their meanings, without pyarrow."""
@@ -120,7 +123,7 @@ _SCORERS: Final[dict[str, Scorer]] = {}
 
 
 def register_scorer(scorer: Scorer) -> None:
-    """Register a scorer; tables have the columns of built-in scorers by their place, then in the order of registration.
+    """Register a scorer; tables have the columns of the built-in scorers, then of others in the order of registration.
 
     Raises:
         OptionError: its name, one of its columns or of its filters is taken, or it gives a range for a column that it
@@ -149,8 +152,17 @@ def unregister_scorer(name: str) -> None:
 
 
 def all_scorers() -> list[Scorer]:
-    """Return all scorers, the built-in ones by their place, then the others in the order of registration."""
-    return sorted(_SCORERS.values(), key=lambda scorer: scorer.place)
+    """Return all scorers: each that names no other, in the order of registration, with those that follow it."""
+    following: dict[str, list[Scorer]] = {}
+    for scorer in _SCORERS.values():
+        following.setdefault(scorer.after if scorer.after in _SCORERS else "", []).append(scorer)
+
+    def listed(name: str) -> Iterator[Scorer]:
+        for scorer in following.get(name, ()):
+            yield scorer
+            yield from listed(scorer.name)
+
+    return list(listed(""))
 
 
 def taken_columns() -> set[str]:

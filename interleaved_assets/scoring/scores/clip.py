@@ -6,6 +6,7 @@ from interleaved_assets.scoring.protocol.filter import CLIP_ERRORS, Bound, Displ
 from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
 
 EMBEDDING: Final = "embedding"
+_HEADS: Final = "clip.enabled and clip.heads"
 
 CLIP: Final = Scorer(
     "clip",
@@ -63,6 +64,7 @@ CLIP: Final = Scorer(
         ),
     ),
     section="clip",
-    place=60,
+    turned_on_by={"clip_score": "clip.enabled", "aesthetic_score": _HEADS, "nsfw_clip_score": _HEADS},
+    after="ratio",
 )
 register_scorer(CLIP)

@@ -39,6 +39,6 @@ register_scorer(
             ),
         ),
         section="selection",
-        place=70,
+        after="clip",
     )
 )

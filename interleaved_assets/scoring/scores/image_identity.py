@@ -27,6 +27,6 @@ register_scorer(
         about="a hash of its bytes, to find repeated ones",
         meanings={"image_hash": "128-bit XXH3 of the image's bytes as stored, as 32 hex digits."},
         of_bytes=True,
-        place=45,
+        after="thumbnail",
     )
 )

@@ -73,6 +73,6 @@ register_scorer(
                 display=Display("NSFW probability", "NSFW"),
             ),
         ),
-        place=30,
+        after="qr",
     )
 )

@@ -192,6 +192,6 @@ register_scorer(
                 ),
             )
         },
-        place=20,
+        after="sharpness_256",
     )
 )

@@ -67,6 +67,6 @@ register_scorer(
             ),
         ),
         section="selection",
-        place=50,
+        after="image_identity",
     )
 )

@@ -72,7 +72,7 @@ def sharpness_256(image: "BgrImage") -> float:
 
 
 def _register(
-    name: str, measure: MeasureFunction, place: int, meaning: str, bound: Bound, label: str, short: str, about: str = ""
+    name: str, measure: MeasureFunction, after: str, meaning: str, bound: Bound, label: str, short: str, about: str = ""
 ) -> None:
     shown = Display(label, short, 1e-2, 1e5, "log", "variance of the Laplacian")
     register_scorer(
@@ -84,7 +84,7 @@ def _register(
             meanings={name: meaning},
             filters=(ImageFilter(name, (name,), minimum=bound, display=shown),),
             about=about,
-            place=place,
+            after=after,
         )
     )
 
@@ -93,7 +93,7 @@ _FROM_ZERO: Final = {"ge": 0}
 _register(
     "sharpness",
     sharpness,
-    10,
+    "size",
     "Variance of the Laplacian in colour, at full resolution; NeMo Curator's measure.",
     Bound("min_sharpness", "Smallest variance of the Laplacian in colour, from 0.", 100.0, limits=_FROM_ZERO),
     "Sharpness",
@@ -103,7 +103,7 @@ _register(
 _register(
     "sharpness_grey",
     sharpness_grey,
-    11,
+    "sharpness",
     "Variance of the Laplacian in grey, at full resolution.",
     Bound("min_sharpness_grey", "Smallest variance of the Laplacian in grey, from 0.", limits=_FROM_ZERO),
     "Sharpness in grey",
@@ -112,7 +112,7 @@ _register(
 _register(
     "sharpness_256",
     sharpness_256,
-    12,
+    "sharpness_grey",
     "Variance of the Laplacian in colour, at a short side of at most 256 pixels.",
     Bound(
         "min_sharpness_256",

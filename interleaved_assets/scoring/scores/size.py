@@ -58,6 +58,5 @@ register_scorer(
                 display=Display("Aspect ratio", "aspect", 0.02, 50, "log", "width / height"),
             ),
         ),
-        place=0,
     )
 )

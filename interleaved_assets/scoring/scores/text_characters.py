@@ -72,6 +72,6 @@ register_scorer(
         },
         version=2,
         section="documents",
-        place=110,
+        after="words",
     )
 )

@@ -81,6 +81,6 @@ register_scorer(
         of_documents=("url_hash",),
         of_whole=True,
         section="documents",
-        place=170,
+        after="language",
     )
 )

@@ -86,6 +86,6 @@ register_scorer(
             "language_probability": "Probability of that language, 0 to 1 (fastText lid.176.ftz).",
         },
         section="documents",
-        place=160,
+        after="url",
     )
 )

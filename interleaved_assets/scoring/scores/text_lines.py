@@ -63,6 +63,6 @@ register_scorer(
         meanings=_COLUMNS,
         of_documents=tuple(_COLUMNS),
         section="documents",
-        place=135,
+        after="repetition",
     )
 )

@@ -101,6 +101,6 @@ register_scorer(
         meanings=_COLUMNS,
         of_documents=tuple(_COLUMNS),
         section="documents",
-        place=145,
+        after="obelics",
     )
 )

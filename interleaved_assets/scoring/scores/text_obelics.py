@@ -175,6 +175,6 @@ register_scorer(
         },
         files=("stop_words", "flagged_words"),
         section="documents",
-        place=140,
+        after="lines",
     )
 )

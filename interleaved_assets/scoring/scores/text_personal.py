@@ -62,6 +62,6 @@ register_scorer(
         ranges=dict.fromkeys(_COLUMNS, Range(low=0)),
         meanings=_MEANINGS,
         section="documents",
-        place=150,
+        after="nemotron",
     )
 )

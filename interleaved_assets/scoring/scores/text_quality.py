@@ -85,6 +85,6 @@ register_scorer(
             "stop_words": f"How many of the words {', '.join(STOP_WORDS)} occur, 0 to {len(STOP_WORDS)} (Gopher).",
         },
         section="documents",
-        place=120,
+        after="characters",
     )
 )

@@ -108,6 +108,6 @@ register_scorer(
         meanings=_COLUMNS,
         of_documents=tuple(_COLUMNS),
         section="documents",
-        place=130,
+        after="quality",
     )
 )

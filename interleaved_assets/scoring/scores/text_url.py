@@ -70,6 +70,6 @@ register_scorer(
         files=("url_words",),
         of_documents=("url_words",),
         section="documents",
-        place=155,
+        after="personal_data",
     )
 )

@@ -22,6 +22,6 @@ register_scorer(
         _prepare,
         about="a small picture for contact sheets",
         meanings={THUMBNAIL_COLUMN: "A small JPEG, for the reports."},
-        place=40,
+        after="nsfw",
     )
 )

@@ -71,6 +71,6 @@ register_scorer(
         of_documents=("images", "images_per_word", "texts", "longest_text"),
         of_whole=True,
         section="documents",
-        place=100,
+        after="counts",
     )
 )

@@ -21,7 +21,7 @@ from interleaved_assets.scoring.protocol.registry import (
 )
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import score_images
-from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer
+from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer, all_scorers
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.filters import find_filter, known_filters, register_filter
 from interleaved_assets.selection.settings import SelectionSettings
@@ -130,6 +130,19 @@ def test_names_and_columns_are_unique(taken):
 def test_base_columns_are_taken(column):
     with pytest.raises(OptionError, match=column):
         register_scorer(Scorer("new", {column: pa.string()}, lambda _: brightness))
+
+
+def test_a_score_follows_the_one_it_names_and_else_those_registered_before():
+    own = {"second": "first", "first": "qr", "third": "no such score"}
+    for name, after in own.items():
+        register_scorer(Scorer(name, {name: "double"}, after=after))
+    names = [scorer.name for scorer in all_scorers()]
+    for name in own:
+        unregister_scorer(name)
+    assert [name for name in names if name in ("qr", "nsfw", "first", "second", "identity", "third")] == [
+        *("qr", "nsfw", "identity"),
+        *("first", "second", "third"),
+    ]
 
 
 def test_a_range_belongs_to_a_column_of_its_scorer():
