@@ -66,8 +66,21 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: p
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    """Those of a project below ``tmp_path``, made with the arguments of the marker ``project`` where there is one."""
+    """Those of a project below ``tmp_path``, made with the arguments of the marker ``project`` where there is one.
+
+    With ``in_bucket=True`` its raw shards and its outputs are in the bucket of the fixture ``bucket``.
+    """
     marker = request.node.get_closest_marker("project")
+    if marker is not None and "in_bucket" in marker.kwargs:
+        server, bucket = request.getfixturevalue("s3_environment"), request.getfixturevalue("bucket")
+        given = {name: value for name, value in marker.kwargs.items() if name != "in_bucket"}
+        make_project(tmp_path, *marker.args, **given)
+        for tar in (tmp_path / "raw").rglob("*.tar"):
+            server.fs.put_file(str(tar), f"{bucket}/{tar.relative_to(tmp_path)}")
+        file = tmp_path / "interleaved.toml"
+        roots = f'raw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n'
+        file.write_text(file.read_text().replace('raw_root = "raw"\noutput_root = "out"\n', roots))
+        return load_settings(file)
     if _has_stages_done(marker):
         return load_settings(tmp_path / "interleaved.toml")
     return make_project(tmp_path, *marker.args, **marker.kwargs) if marker else make_project(tmp_path)

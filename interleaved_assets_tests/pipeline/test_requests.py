@@ -1,7 +1,5 @@
 """How many requests a shard costs in a bucket, on a real S3 server: each of them takes time, and some cost money."""
 
-from pathlib import Path
-
 import pytest
 
 from interleaved_assets.io.storage import atomic_output
@@ -10,8 +8,7 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status.status import COMPLETE
-from interleaved_assets.settings import Settings, load_settings
-from interleaved_assets_tests.documents import good_shard
+from interleaved_assets.settings import Settings
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_requests import counted_requests
 
@@ -22,13 +19,7 @@ MOST_BY_REFERENCE = 54
 MOST_NEW = 17
 
 
-@pytest.fixture
-def settings(tmp_path: Path, bucket: str, s3_environment: S3Server) -> Settings:
-    (tmp_path / "interleaved.toml").write_text(f'[storage]\nraw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n')
-    raw = good_shard(tmp_path / "a.tar", seed=1)
-    for key in KEYS:
-        s3_environment.fs.put_file(str(raw), f"{bucket}/raw/{key}.tar")
-    return load_settings(tmp_path / "interleaved.toml")
+pytestmark = pytest.mark.project(in_bucket=True, shards=dict.fromkeys(KEYS, 1))
 
 
 def requests_of(settings: Settings, key: str) -> dict[str, list[str]]:

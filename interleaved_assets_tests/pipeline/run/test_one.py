@@ -237,29 +237,27 @@ def test_an_input_that_changes_while_it_is_read_is_not_recorded(
     assert read_record(record_uri(settings, "two"), {}) is None
 
 
-@pytest.fixture
-def in_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> Settings:
-    (tmp_path / "interleaved.toml").write_text(f'[storage]\nraw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n')
-    s3_environment.fs.pipe(f"{bucket}/raw/a.tar", b"first")
-    return load_settings(tmp_path / "interleaved.toml")
+IN_BUCKET = pytest.mark.project(in_bucket=True, finish=raw_shard)
 
 
 @pytest.mark.parametrize(("source", "changed"), [(RAW_SHARDS, "raw/a.tar"), ("one", "out/one/a.parquet")])
+@IN_BUCKET
 def test_an_input_in_a_bucket_that_changes_while_it_is_read_is_not_recorded(
-    in_bucket: Settings, bucket: str, s3_environment: S3Server, source: str, changed: str
+    settings: Settings, bucket: str, s3_environment: S3Server, source: str, changed: str
 ) -> None:
-    take_through(Copy("one").stage, "a", in_bucket)
+    take_through(Copy("one").stage, "a", settings)
     two = Copy("two", source, meanwhile=lambda: s3_environment.fs.pipe(f"{bucket}/{changed}", b"other"))
     with pytest.raises(ShardError, match=r"shard a: .* changed while it was read; materialize it again"):
-        take_through(two.stage, "a", in_bucket)
-    assert read_record(record_uri(in_bucket, "two"), {}) is None
+        take_through(two.stage, "a", settings)
+    assert read_record(record_uri(settings, "two"), {}) is None
 
 
 @pytest.mark.parametrize(("source", "changed"), [(RAW_SHARDS, "raw/a.tar"), ("one", "out/one/a.parquet")])
+@IN_BUCKET
 def test_an_input_in_a_bucket_that_is_replaced_and_restored_while_it_is_read_is_not_recorded(
-    in_bucket: Settings, bucket: str, s3_environment: S3Server, source: str, changed: str
+    settings: Settings, bucket: str, s3_environment: S3Server, source: str, changed: str
 ) -> None:
-    take_through(Copy("one").stage, "a", in_bucket)
+    take_through(Copy("one").stage, "a", settings)
 
     def copy_another(shard: ShardTask) -> Work:
         time.sleep(1.1)  # the server tells times in seconds
@@ -268,15 +266,16 @@ def test_an_input_in_a_bucket_that_is_replaced_and_restored_while_it_is_read_is_
         return restore(shard)
 
     with pytest.raises(ShardError, match=r"shard a: .*a\.\w+ was replaced while it was read; materialize it again"):
-        take_through(Stage("two", (source,), 1, lambda settings: {}, copy_another), "a", in_bucket)
-    assert read_record(record_uri(in_bucket, "two"), {}) is None
+        take_through(Stage("two", (source,), 1, lambda settings: {}, copy_another), "a", settings)
+    assert read_record(record_uri(settings, "two"), {}) is None
 
 
+@IN_BUCKET
 def test_an_input_in_a_bucket_that_is_replaced_while_it_is_open_is_not_read_on(
-    in_bucket: Settings, bucket: str, s3_environment: S3Server
+    settings: Settings, bucket: str, s3_environment: S3Server
 ) -> None:
     s3_environment.fs.pipe(f"{bucket}/raw/a.tar", bytes(2**21))  # a small object is read as a whole when it is opened
-    take_through(Copy("one").stage, "a", in_bucket)
+    take_through(Copy("one").stage, "a", settings)
 
     def replace_it(shard: ShardTask) -> Work:
         with open_input(shard.paths.output("one"), shard.options) as file:
@@ -286,7 +285,7 @@ def test_an_input_in_a_bucket_that_is_replaced_while_it_is_open_is_not_read_on(
         raise AssertionError
 
     with pytest.raises(StorageUnavailable, match=r"one/a\.parquet changed while it was read"):
-        take_through(Stage("two", ("one",), 1, lambda settings: {}, replace_it), "a", in_bucket)
+        take_through(Stage("two", ("one",), 1, lambda settings: {}, replace_it), "a", settings)
 
 
 def test_a_run_of_the_input_stage_that_fails_or_is_killed_before_it_writes_leaves_the_input_valid(

@@ -169,21 +169,14 @@ def test_texts_are_rewritten_without_the_raw_shard(tmp_path: Path) -> None:
     assert through(settings, "rewritten").counts_out.images == 5
 
 
-@pytest.fixture
-def in_bucket(tmp_path: Path, bucket: str, s3_environment: S3Server) -> Settings:
-    raw = good_shard(tmp_path / "a.tar")
-    s3_environment.fs.put_file(str(raw), f"{bucket}/raw/a.tar")
-    file = tmp_path / "interleaved.toml"
-    file.write_text(f'[storage]\nraw_root = "{bucket}/raw"\noutput_root = "{bucket}/out"\n{BY_REFERENCE}')
-    from interleaved_assets.settings import load_settings
-
-    return load_settings(file)
+IN_BUCKET = pytest.mark.project(BY_REFERENCE, in_bucket=True, shards={"a": 0})
 
 
+@IN_BUCKET
 def test_an_object_that_is_replaced_and_restored_while_it_is_read(
-    in_bucket: Settings, bucket: str, s3_environment: S3Server
+    settings: Settings, bucket: str, s3_environment: S3Server
 ) -> None:
-    before(in_bucket, "final_tars")
+    before(settings, "final_tars")
     raw = f"{bucket}/raw/a.tar"
     first = s3_environment.fs.cat_file(raw)
     done: list[str] = []
@@ -201,18 +194,19 @@ def test_an_object_that_is_replaced_and_restored_while_it_is_read(
 
     with s3_gate(s3_environment) as gate:
         gate.refuses = replace_and_restore
-        storage = in_bucket.storage.model_copy(update={"options": gate.storage_options})
+        storage = settings.storage.model_copy(update={"options": gate.storage_options})
         with pytest.raises(ShardError, match=r"a\.tar changed while its images were read"):
-            through(in_bucket.model_copy(update={"storage": storage}), "final_tars")
+            through(settings.model_copy(update={"storage": storage}), "final_tars")
     assert done == ["replaced", "restored"]
     assert not s3_environment.fs.exists(f"{bucket}/out/tars/a.tar")
 
 
+@IN_BUCKET
 def test_rows_in_a_bucket_name_the_version_of_their_raw_shard(
-    in_bucket: Settings, bucket: str, s3_environment: S3Server
+    settings: Settings, bucket: str, s3_environment: S3Server
 ) -> None:
-    through(in_bucket, "normalized")
-    stored = in_bucket.storage.shard("a").output("normalized")
+    through(settings, "normalized")
+    stored = settings.storage.shard("a").output("normalized")
     (table,) = read_parquet_shard(stored)
     assert materialize(table, allowed_roots=[bucket])["materialize_error"].null_count == table.num_rows
     good = s3_environment.fs.cat_file(f"{bucket}/raw/a.tar")

@@ -25,15 +25,23 @@ SAMPLED = 4
 BLURRED = "d05"
 
 
-@pytest.fixture(params=["copied", "referenced"])
-def settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Ten documents, of which four have thumbnails of all their images; one has a blurred image too."""
-    stand_in(monkeypatch, image_scores, "SHOWN_DOCUMENTS", SAMPLED)
+def ten_documents(settings: Settings, folder: Path) -> None:
+    """Ten documents, of which one has a blurred image too."""
     documents = {f"d{at:02}": document("some words", sharp_image(at, 24, 16)) for at in range(10)}
     documents[BLURRED] = document("some words", sharp_image(5, 24, 16), blurred_image(width=24, height=16))
-    settings = project(tmp_path, f'image_bytes = "{request.param}"\n')
-    write_shard(tmp_path / "raw/a.tar", documents)
-    return settings
+    write_shard(folder / "raw/a.tar", documents)
+
+
+@pytest.fixture(
+    autouse=True,
+    params=[
+        pytest.param(where, marks=pytest.mark.project(f'image_bytes = "{where}"\n', finish=ten_documents))
+        for where in ("copied", "referenced")
+    ],
+)
+def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of the documents have thumbnails of all their images."""
+    stand_in(monkeypatch, image_scores, "SHOWN_DOCUMENTS", SAMPLED)
 
 
 def through(settings: Settings, stages: Iterable[str] = ()) -> None:
