@@ -3,7 +3,6 @@
 `docs/qr-detectors.md` compares them; the default, zxing-cpp followed by OpenCV's ArUco detector, finds the most codes.
 """
 
-import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -133,7 +132,6 @@ def _corners(position: "zxingcpp.Position") -> "Quadrilateral":
     return np.array([(corner.x, corner.y) for corner in corners], dtype=np.float32)
 
 
-@functools.cache
 def _pyzbar() -> ModuleType:
     try:
         from pyzbar import pyzbar

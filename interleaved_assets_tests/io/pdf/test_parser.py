@@ -2,8 +2,7 @@ import os
 import signal
 from pathlib import Path
 
-from interleaved_assets.io.pdf import parser as parsers
-from interleaved_assets.io.pdf.parser import Parser, parser
+from interleaved_assets.io.pdf.parser import Parser, close_parsers, parser
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, write_pdf
@@ -18,17 +17,20 @@ def long(path: Path) -> Path:
 def test_one_process_reads_file_after_file(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.")])
     read(path)
-    (idle,) = parsers._idle
+    with parser() as first:
+        pass
     assert read(path)[1]["text_content"] == "Text."
-    assert parsers._idle == [idle]
-    parsers.close_parsers()
-    assert idle.has_ended()
+    with parser() as second:
+        assert second is first
+    close_parsers()
+    assert first.has_ended()
 
 
 def test_a_parser_that_was_ended_meanwhile_is_replaced(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.")])
     read(path)
-    (idle,) = parsers._idle
+    with parser() as idle:
+        pass
     os.killpg(idle._process.pid, signal.SIGKILL)
     idle._process.wait()
     assert read(path)[1]["text_content"] == "Text."
