@@ -52,13 +52,14 @@ def through_stages(file: Path) -> dict[str, object]:
     """Each shard through every stage, one call after another; by stage seconds, CPU seconds, bytes read and written."""
     from interleaved_assets.pipeline.raw.listing import list_raw_shards
     from interleaved_assets.pipeline.run.one import take_through
-    from interleaved_assets.pipeline.stages.dag import WORK, stage_dag
+    from interleaved_assets.pipeline.run.processes import TASK_MODULES
+    from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.settings import load_settings
 
     settings = load_settings(file)
     keys = [shard.key for shard in list_raw_shards(settings.storage)]
     by_stage: dict[str, Counter[str]] = {name: Counter() for name in stage_dag(settings)}
-    for work in WORK:
+    for work in TASK_MODULES:
         importlib.import_module(work)
     clock = _Clock()
     for key in keys:
@@ -72,7 +73,7 @@ def through_stages(file: Path) -> dict[str, object]:
 def through_run(file: Path) -> dict[str, object]:
     """``interleaved run`` over all shards, in this process."""
     from interleaved_assets.cli import main as interleaved
-    from interleaved_assets.pipeline.stages.dag import WORK
+    from interleaved_assets.pipeline.run.processes import TASK_MODULES
 
     of_command = (
         "cli.terminal.console",
@@ -80,7 +81,8 @@ def through_run(file: Path) -> dict[str, object]:
         "pipeline.status.dataset_status",
         "reporting.figures.facts",
     )
-    for work in (*WORK, *(f"interleaved_assets.{name}" for name in (*of_command, "reporting.shard.stored_pictures"))):
+    others = (f"interleaved_assets.{name}" for name in (*of_command, "reporting.shard.stored_pictures"))
+    for work in (*TASK_MODULES, *others):
         importlib.import_module(work)
     os.environ["INTERLEAVED_SETTINGS"] = str(file)
     clock = _Clock()

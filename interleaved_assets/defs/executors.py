@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import dagster as dg
 
 from interleaved_assets.model.errors import MissingDependency, SettingsError, how_to_install
-from interleaved_assets.pipeline.stages.dag import WORK
+from interleaved_assets.pipeline.run.processes import TASK_MODULES
 from interleaved_assets.settings.sections import RunSettings
 
 GPU: Final = "gpu"
@@ -30,10 +30,7 @@ SLOTS: Final = {GPU: 1, SHARD_IO: 2}
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 """Environment variable with the GPU step's container image on Kubernetes. Without it, the step uses the run's image."""
 
-WORK_OF_STEPS: Final = (
-    "interleaved_assets.defs.build",
-    *WORK,
-)
+WORK_OF_STEPS: Final = ("interleaved_assets.defs.build", *TASK_MODULES)
 """Modules that the process imports from which steps are forked: the definitions, and the work of the steps."""
 _GPUS: Final = 1  # one model uses one device; with more devices, more runs work at a time
 _RESOURCE: Final = "nvidia.com/gpu"  # name in the NVIDIA device plugin, and the usual taint of GPU nodes

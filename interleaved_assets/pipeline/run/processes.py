@@ -26,12 +26,16 @@ from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskW
 
 Result = TypeVar("Result")
 
-_TASKS: Final = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parents[1] / "tasks")])]
+TASK_MODULES: Final = tuple(
+    f"interleaved_assets.pipeline.tasks.{module.name}"
+    for module in pkgutil.iter_modules([str(Path(__file__).parents[1] / "tasks")])
+)
+"""The modules with the work of the stages. They are imported when the work begins."""
 _IMPORTED: Final = [
     "__main__",
     "interleaved_assets.pipeline.run.many",
     "interleaved_assets.reporting.shard.stored_pictures",
-    *(f"interleaved_assets.pipeline.tasks.{name}" for name in _TASKS),
+    *TASK_MODULES,
 ]
 """Modules that the process has from which workers are forked. All workers together load them once."""
 _AHEAD: Final = 2

@@ -164,10 +164,13 @@ ROWS_OUTPUT: Final = StageOutput("rows")
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the DAG with all its properties. Its work is imported when it is called (:func:`work`).
+    """One stage of the DAG with all its properties. Its work is imported when it is called (:func:`imported`).
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
+        inputs: the stages whose outputs it reads.
+        connect: returns it with the inputs that it has under the settings, after the stages before it; None if it is
+            off.
         output: the kind of output that it stores.
         version: to be raised when a change of code changes the output.
         settings: returns the settings that the output depends on, and no others.
@@ -190,9 +193,9 @@ class Stage:
     """
 
     name: str
-    inputs: tuple[str, ...]
-    version: int
-    settings: Callable[[Settings], dict[str, object]]
+    inputs: tuple[str, ...] = ()
+    version: int = 1
+    settings: Callable[[Settings], dict[str, object]] = lambda _: {}
     run: RunOne | None = None
     together: RunTogether | None = None
     prepare: Callable[[Settings], object] = lambda _: None
@@ -206,6 +209,7 @@ class Stage:
     decided_by: Callable[[Settings], tuple[SourceColumn, ...]] = lambda _: ()
     display: StageDisplay = PLAIN
     output: StageOutput = ROWS_OUTPUT
+    connect: "Callable[[Stage, Settings, Sequence[Stage]], Stage | None]" = lambda stage, *_: stage
 
     def code_version(self, settings: Settings) -> str:
         """Return ``<version>-<hash of settings>``, which changes when the stage's code or one of its settings does."""
@@ -222,27 +226,17 @@ def with_image_scores(stages: Iterable[Stage]) -> tuple[Stage, ...]:
     return tuple(stage for stage in stages if stage.output.kind == "image scores")
 
 
-def work(place: str) -> RunOne:
+def imported(place: str) -> Any:
     """Return a function that imports the function at ``place``, such as ``"package.module:function"``, and calls it.
 
     Thus a stage is declared without loading the modules that do its work.
     """
-    return partial(_imported, place)
+    return partial(_called, place)
 
 
-def work_together(place: str) -> RunTogether:
-    """Return :func:`work` for a stage that takes its shards together."""
-    return partial(_imported, place)
-
-
-def _imported(place: str, *arguments: Any) -> Any:
+def _called(place: str, *arguments: Any) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)(*arguments)
-
-
-def preparation(place: str) -> Callable[[Settings], object]:
-    """Return :func:`work` for what is called before the first shard."""
-    return partial(_imported, place)
 
 
 def version_with_settings(version: int, settings: Mapping[str, object]) -> str:

@@ -18,22 +18,20 @@ from interleaved_assets.pipeline.stages import (
 from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.settings import Settings
 
-_DECLARATIONS: Final = (
-    normalized,
-    rewritten,
-    image_scores,
-    document_scores,
-    clip_scores,
-    filtered,
-    final_tars,
-    image_export,
+_STAGES: Final = (
+    normalized.STAGE,
+    rewritten.STAGE,
+    image_scores.STAGE,
+    document_scores.STAGE,
+    clip_scores.STAGE,
+    filtered.STAGE,
+    final_tars.STAGE,
+    image_export.STAGE,
 )
-"""The modules that declare the stages, each after those whose outputs its stage reads."""
-EVERY_STAGE: Final = tuple(declaration.NAME for declaration in _DECLARATIONS)
+"""The stages, each after those whose outputs it reads."""
+EVERY_STAGE: Final = tuple(stage.name for stage in _STAGES)
 """The names of all stages, in order; under some settings a data set has fewer."""
-WORK: Final = tuple(declaration.WORK.partition(":")[0] for declaration in _DECLARATIONS)
-"""The modules with the work of the stages. They are imported when the work begins."""
-OUTPUTS: Final = {declaration.NAME: declaration.OUTPUT for declaration in _DECLARATIONS}
+OUTPUTS: Final = {stage.name: stage.output for stage in _STAGES}
 """The kind of output of each stage, by name."""
 ROW_STAGES: Final = tuple(name for name, output in OUTPUTS.items() if output.kind == "rows")
 """The stages that store rows as Parquet, each made from the rows of the one before."""
@@ -51,8 +49,8 @@ StageDag = Mapping[str, Stage]
 def stage_dag(settings: Settings) -> StageDag:
     """Return the stages under ``settings``: ``rewritten``, ``clip_scores`` and ``image_export`` only if they are on."""
     stages: dict[str, Stage] = {}
-    for declaration in _DECLARATIONS:
-        if (stage := declaration.declare(settings, tuple(stages.values()))) is not None:
+    for declared in _STAGES:
+        if (stage := declared.connect(declared, settings, tuple(stages.values()))) is not None:
             stages[stage.name] = stage
     return stages
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
@@ -16,48 +17,31 @@ from interleaved_assets.pipeline.run.stage import (
     StageDisplay,
     StageOutput,
     columns_of,
+    imported,
     last_with_rows,
     with_image_scores,
-    work,
 )
-from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES
-from interleaved_assets.pipeline.stages.names import FILTERED as NAME
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, FILTERED
 from interleaved_assets.scoring.protocol.filter import ImageFilter, TextFilter
 from interleaved_assets.selection.settings import OwnBounds, selection_version
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import SAMPLES
-
-WORK: Final = "interleaved_assets.pipeline.tasks.filtered:select_rows"
-OUTPUT: Final = StageOutput("rows", (SAMPLES,))
-
-
-def declare(_: Settings, before: Sequence[Stage]) -> Stage:
-    """Return the stage."""
-    rows, scored = last_with_rows(before), with_image_scores(before)
-    return Stage(
-        NAME,
-        (rows, *(stage.name for stage in scored), DOCUMENT_SCORES),
-        version=4,
-        settings=_settings,
-        run=work(WORK),
-        checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE, KEEP_RATE),
-        columns=lambda _: INTERLEAVED_COLUMNS,
-        made_from=lambda column, _: columns_of(rows, column),
-        decided_by=lambda settings: _decided_by(settings, rows, scored),
-        output=OUTPUT,
-        display=StageDisplay(
-            "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
-            "measured value and threshold.",
-            "select",
-            frozenset({"parquet"}),
-        ),
-    )
 
 
 def _settings(settings: Settings) -> dict[str, object]:
     """Return the settings of selection and for unreferenced images. Changing a threshold changes no score."""
     unreferenced = {"unreferenced_images": settings.publish.unreferenced_images}
     return {**json.loads(selection_version(settings.selection)), "publish": unreferenced}
+
+
+def _connect(stage: Stage, _: Settings, before: Sequence[Stage]) -> Stage:
+    rows, scored = last_with_rows(before), with_image_scores(before)
+    return replace(
+        stage,
+        inputs=(rows, *(one.name for one in scored), DOCUMENT_SCORES),
+        made_from=lambda column, _: columns_of(rows, column),
+        decided_by=lambda settings: _decided_by(settings, rows, scored),
+    )
 
 
 def _decided_by(settings: Settings, rows: str, scored: Sequence[Stage]) -> tuple[SourceColumn, ...]:
@@ -83,3 +67,21 @@ def _read_of_texts(judge: TextFilter, rows: str, own: OwnBounds | None) -> tuple
     if own is not None and own.field is not None:
         return columns_of(rows, own.field)
     return columns_of(DOCUMENT_SCORES, judge.column)
+
+
+STAGE: Final = Stage(
+    FILTERED,
+    version=4,
+    settings=_settings,
+    run=imported("interleaved_assets.pipeline.tasks.filtered:select_rows"),
+    checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE, KEEP_RATE),
+    columns=lambda _: INTERLEAVED_COLUMNS,
+    connect=_connect,
+    output=StageOutput("rows", (SAMPLES,)),
+    display=StageDisplay(
+        "The rows that pass the thresholds in interleaved.toml. The ledger lists the other rows with reason, "
+        "measured value and threshold.",
+        "select",
+        frozenset({"parquet"}),
+    ),
+)

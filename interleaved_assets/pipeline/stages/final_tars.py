@@ -1,36 +1,13 @@
 """The stage ``final_tars``: the training tars."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.pipeline.checks.reads_back import READS_BACK
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, work
-from interleaved_assets.pipeline.stages.names import FILTERED
-from interleaved_assets.pipeline.stages.names import FINAL_TARS as NAME
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, imported
+from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.settings import Settings
-
-WORK: Final = "interleaved_assets.pipeline.tasks.final_tars:write_tars"
-OUTPUT: Final = StageOutput("tars")
-
-
-def declare(_: Settings, __: Sequence[Stage]) -> Stage:
-    """Return the stage."""
-    return Stage(
-        NAME,
-        (FILTERED,),
-        version=2,
-        settings=_settings,
-        run=work(WORK),
-        checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, READS_BACK),
-        output=OUTPUT,
-        display=StageDisplay(
-            "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
-            "publish",
-            frozenset({"webdataset"}),
-        ),
-    )
 
 
 def _settings(settings: Settings) -> dict[str, object]:
@@ -39,3 +16,19 @@ def _settings(settings: Settings) -> dict[str, object]:
     The limits change no tar: a sample that exceeds one of them fails it.
     """
     return {"on_materialize_error": settings.errors.on_materialize_error, **settings.final_tars.bounds()}
+
+
+STAGE: Final = Stage(
+    FINAL_TARS,
+    (FILTERED,),
+    version=2,
+    settings=_settings,
+    run=imported("interleaved_assets.pipeline.tasks.final_tars:write_tars"),
+    checks=(ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, READS_BACK),
+    output=StageOutput("tars"),
+    display=StageDisplay(
+        "Training tars: `<key>.json` and the images of each sample, readable as plain MINT-1T.",
+        "publish",
+        frozenset({"webdataset"}),
+    ),
+)

@@ -1,43 +1,33 @@
 """The stage ``image_scores``: the measurements of each image on the CPU."""
 
 import json
-from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
 from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, preparation, scored_from, work
-from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
-from interleaved_assets.pipeline.stages.names import NORMALIZED
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, imported, scored_from
+from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.protocol.registry import score_columns, score_ranges, scoring_packages, scoring_version
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
-from interleaved_assets.settings import Settings
 
-PREPARE: Final = "interleaved_assets.pipeline.tasks.image_scores:prepare"
-WORK: Final = "interleaved_assets.pipeline.tasks.image_scores:score"
-OUTPUT: Final = StageOutput("image scores")
-
-
-def declare(_: Settings, __: Sequence[Stage]) -> Stage:
-    """Return the stage."""
-    return Stage(
-        NAME,
-        (NORMALIZED,),
-        version=2,
-        settings=lambda settings: dict(json.loads(scoring_version(settings.scoring))),
-        run=work(WORK),
-        prepare=preparation(PREPARE),
-        packages=lambda settings: scoring_packages(settings.scoring),
-        checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, SCORES_IN_RANGE, SCHEMA_CANONICAL),
-        columns=lambda settings: score_columns(settings.scoring),
-        ranges=lambda settings: score_ranges(settings.scoring),
-        made_from=lambda column, _: scored_from(NORMALIZED, column, ERROR_COLUMN, "binary_content"),
-        output=OUTPUT,
-        display=StageDisplay(
-            "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
-            "score",
-            frozenset({"parquet", "opencv"}),
-        ),
-    )
+STAGE: Final = Stage(
+    IMAGE_SCORES,
+    (NORMALIZED,),
+    version=2,
+    settings=lambda settings: dict(json.loads(scoring_version(settings.scoring))),
+    run=imported("interleaved_assets.pipeline.tasks.image_scores:score"),
+    prepare=imported("interleaved_assets.pipeline.tasks.image_scores:prepare"),
+    packages=lambda settings: scoring_packages(settings.scoring),
+    checks=(ROWS_WITHOUT_ERROR, EVERY_IMAGE_SCORED, SCORES_IN_RANGE, SCHEMA_CANONICAL),
+    columns=lambda settings: score_columns(settings.scoring),
+    ranges=lambda settings: score_ranges(settings.scoring),
+    made_from=lambda column, _: scored_from(NORMALIZED, column, ERROR_COLUMN, "binary_content"),
+    output=StageOutput("image scores"),
+    display=StageDisplay(
+        "One row per image: size, sharpness, QR code area. Measured once; thresholds are applied in filtered.",
+        "score",
+        frozenset({"parquet", "opencv"}),
+    ),
+)

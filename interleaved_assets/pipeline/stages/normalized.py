@@ -1,6 +1,5 @@
 """The stage ``normalized``: the raw shard as Parquet in the row model."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
@@ -17,38 +16,14 @@ from interleaved_assets.pipeline.run.stage import (
     StageDisplay,
     StageOutput,
     columns_of,
+    imported,
     version_with_settings,
-    work,
 )
-from interleaved_assets.pipeline.stages.names import NORMALIZED as NAME
+from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.settings import ReadingSettings, Settings
 
 RAW_KEY: Final = "__key__"
 """Name that webdataset gives to the common part of the member names of a sample."""
-WORK: Final = "interleaved_assets.pipeline.tasks.normalized:normalize"
-OUTPUT: Final = StageOutput("rows")
-
-
-def declare(_: Settings, __: Sequence[Stage]) -> Stage:
-    """Return the stage."""
-    return Stage(
-        NAME,
-        (RAW_SHARDS,),
-        version=3,
-        settings=_settings,
-        run=work(WORK),
-        source_inputs=_format_version,
-        checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE),
-        columns=lambda _: INTERLEAVED_COLUMNS,
-        made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
-        output=OUTPUT,
-        display=StageDisplay(
-            "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
-            "and one row per document for its other fields.",
-            "ingest",
-            frozenset({"parquet"}),
-        ),
-    )
 
 
 def _settings(settings: Settings) -> dict[str, object]:
@@ -97,3 +72,23 @@ def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
         case _:
             field = json_field(column)
             return () if field is None else (field,)
+
+
+STAGE: Final = Stage(
+    NORMALIZED,
+    (RAW_SHARDS,),
+    version=3,
+    settings=_settings,
+    run=imported("interleaved_assets.pipeline.tasks.normalized:normalize"),
+    source_inputs=_format_version,
+    checks=(LAYOUT, ROWS_WITHOUT_ERROR, ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE),
+    columns=lambda _: INTERLEAVED_COLUMNS,
+    made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
+    output=StageOutput("rows"),
+    display=StageDisplay(
+        "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
+        "and one row per document for its other fields.",
+        "ingest",
+        frozenset({"parquet"}),
+    ),
+)

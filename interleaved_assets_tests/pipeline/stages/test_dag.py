@@ -1,6 +1,6 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -83,13 +83,12 @@ def keys_of(asset: dg.AssetsDefinition | dg.SourceAsset) -> set[dg.AssetKey]:
 def test_a_new_stage_needs_its_declaration_and_its_place_in_the_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def declare(_: Settings, before: Sequence[Stage]) -> Stage:
-        return Stage("tidied", (last_with_rows(before),), version=1, settings=lambda _: {})
+    def connect(stage: Stage, _: Settings, before: Sequence[Stage]) -> Stage:
+        return replace(stage, inputs=(last_with_rows(before),))
 
-    toy = SimpleNamespace(NAME="tidied", declare=declare)
-    declarations = [*dag._DECLARATIONS]
-    declarations.insert(1, toy)
-    stand_in(monkeypatch, dag, "_DECLARATIONS", declarations)
+    stages_with_toy = [*dag._STAGES]
+    stages_with_toy.insert(1, Stage("tidied", connect=connect))
+    stand_in(monkeypatch, dag, "_STAGES", stages_with_toy)
     settings = project(tmp_path, CLIP)
     stages = stage_dag(settings)
     assert "tidied" in {key.to_user_string() for asset in build_assets(settings) for key in keys_of(asset)}
