@@ -31,7 +31,8 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.ray import on_cluster
 from interleaved_assets.pipeline.run.shard_map import Task
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.settings import PluginSettings, Settings
+from interleaved_assets.settings import Settings
+from interleaved_assets.settings.sections import RunSettings
 from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster, wait_for
 
 _SETTINGS: Final = {
@@ -134,11 +135,9 @@ def run(
         nothing,
         [str(number) for number in range(_EMPTY_TASKS)],
         "nothing",
+        RunSettings(),
         together=False,
         gpu=False,
-        limit_s=600,
-        tries=1,
-        plugins=PluginSettings(),
     ):
         first = first or (time.monotonic() - wall if arrival else None)
     yield Figure(f"{label}: from the call to the first result, empty task", first or 0, "s")

@@ -4,13 +4,11 @@ Outputs go to the output root of the project's settings, so that ``make ui`` sho
 made again.
 """
 
-import fcntl
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +43,6 @@ DEFAULT_PORT = 3000
 UI_OF_MAKE = "make ui"
 INTERRUPTED = 130
 """Exit code after Ctrl-C or SIGTERM."""
-OF_DEMO = {"interleaved/demo": "true"}
-"""Tag of the demo's runs."""
 SETTINGS = """\
 # Written by `interleaved demo`. Every key with its unit, range and default: `interleaved settings`.
 
@@ -117,8 +113,7 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     with dg.DagsterInstance.get() as instance:
         keys = register_all(instance, settings.storage)
         console.print(f"taking {len(keys)} shards through {len(stage_dag(settings))} assets, with Dagster …")
-        with killed_demos_removed(instance, Path(os.environ["DAGSTER_HOME"]).expanduser()):
-            succeeded = materialize_all(instance, settings, keys)
+        succeeded = materialize_all(instance, settings, keys)
     if as_json:
         print(json.dumps(_facts(settings, keys, succeeded=succeeded)))
     console.print(summary_table(settings, keys))
@@ -187,22 +182,6 @@ def register_all(instance: dg.DagsterInstance, storage: StorageSettings) -> list
     return list(seen)
 
 
-@contextmanager
-def killed_demos_removed(instance: dg.DagsterInstance, home: Path) -> Iterator[None]:
-    """Delete the runs of demos that were killed, because their shards would count as in progress forever.
-
-    A demo holds a lock in ``home``, which the system releases when its process ends. If another demo holds it, no run
-    is deleted.
-    """
-    with (home / "demo.lock").open("w") as lock:
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for found in instance.get_run_records(dg.RunsFilter(tags=OF_DEMO)):
-                if not found.dagster_run.is_finished:
-                    instance.delete_run(found.dagster_run.run_id)
-        yield
-
-
 def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequence[str]) -> bool:
     """Run the stages over all shards and then the report, in this process; return True if both runs succeeded.
 
@@ -215,7 +194,7 @@ def materialize_all(instance: dg.DagsterInstance, settings: Settings, keys: Sequ
     over_shards = {RANGE_START: registered[0], RANGE_END: registered[-1]}
     ended = [
         _execute(definitions, job, instance, tags)
-        for job, tags in ((BRING_UP_TO_DATE, OF_DEMO | over_shards), (DAILY_REPORT, OF_DEMO))
+        for job, tags in ((BRING_UP_TO_DATE, over_shards), (DAILY_REPORT, {}))
     ]
     return all(ended)
 

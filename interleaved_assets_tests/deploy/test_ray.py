@@ -26,6 +26,7 @@ from interleaved_assets.pipeline.run.stage import ShardResult
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.protocol.registry import unregister_scorer
 from interleaved_assets.settings import PluginSettings, Settings, load_settings
+from interleaved_assets.settings.sections import RunSettings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.deploy.ray_cluster import RayCluster, ray_cluster, wait_for
 from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
@@ -48,7 +49,7 @@ executor = "{executor}"
 max_shard_seconds = 15
 """
 LIMIT_S = 15
-CPU: Any = {"together": False, "gpu": False, "limit_s": 60, "tries": 1, "plugins": PluginSettings()}
+CPU: Any = {"together": False, "gpu": False, "run": RunSettings(max_shard_seconds=60)}
 GPU: Any = {**CPU, "together": True, "gpu": True}
 # A run as a process of its own, which Dagster ends by SIGINT.
 RUN = """
@@ -137,7 +138,7 @@ def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayClust
         return each(take, task)
 
     keys = ["a", "failing", "unsendable", "hanging", "b"]
-    found = by_key(on_cluster(work, keys, "work", **{**CPU, "limit_s": 4}))
+    found = by_key(on_cluster(work, keys, "work", **{**CPU, "run": RunSettings(max_shard_seconds=4)}))
     assert (found["a"].result, found["b"].result) == ("A", "B")
     assert {found[key].host for key in keys} <= set(cluster.nodes)
     assert str(found["failing"].result) == "Unpicklable: odd"
@@ -185,11 +186,11 @@ def test_the_shards_left_of_a_task_whose_worker_was_lost_are_given_again(cluster
 
 def test_a_worker_that_cannot_load_the_work_ends_the_step(cluster: RayCluster) -> None:
     def work(task: Task) -> Iterator[tuple[str, object]]:
+        PluginSettings(modules=("no_such_module",))
         yield from ()
 
-    plugins = PluginSettings.model_construct(modules=("no_such_module",))
     with pytest.raises(ClusterUnavailable, match="no_such_module cannot be imported"):
-        list(on_cluster(work, ["a"], "work", **{**CPU, "plugins": plugins}))
+        list(on_cluster(work, ["a"], "work", **CPU))
 
 
 def test_work_that_cannot_be_sent_ends_the_step_before_it_begins(cluster: RayCluster) -> None:

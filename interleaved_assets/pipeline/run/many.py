@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.run.shard_map import InCaller, OnThreads, Task,
 from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.run.throughput import StepProgress
 from interleaved_assets.scoring.clip.settings import ClipSettings
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import PluginSettings, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -88,16 +88,8 @@ def take_many(
         return [Task((one.key,), following[one.stage])] if goes_on else []
 
     if cluster:
-        found = on_cluster(
-            work,
-            keys,
-            first.name,
-            together=first.together is not None,
-            gpu=needs_gpu(first, settings.clip),
-            limit_s=limit_s,
-            tries=tries,
-            plugins=settings.plugins,
-        )
+        together, gpu = first.together is not None, needs_gpu(first, settings.clip)
+        found = on_cluster(work, keys, first.name, settings.run, together=together, gpu=gpu)
     elif first.together:
         found = each_result(InCaller(work), [Task(tuple(keys), first.name)] if keys else (), tries=tries)
     else:
@@ -120,6 +112,7 @@ def _take(
     stages: Mapping[str, Stage], settings: Settings, then: Callable[[StageOutcome], object], task: Task
 ) -> Iterator[tuple[str, StageOutcome | Exception]]:
     """Do the work of :func:`take_many` for one task."""
+    PluginSettings.model_validate(settings.plugins.model_dump())  # imports them, which another process has not
     task.pause()
     stage = stages[task.stage]
     if stage.together:

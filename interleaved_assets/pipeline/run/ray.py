@@ -7,7 +7,7 @@ limit counts.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -23,7 +23,7 @@ from interleaved_assets.model.errors import (
 from interleaved_assets.pipeline.run.sendable import sendable
 from interleaved_assets.pipeline.run.shard_map import TICK_S, Begun, Found, Task, TaskWork, each_result
 from interleaved_assets.pipeline.run.stage import ShardResult
-from interleaved_assets.settings import PluginSettings
+from interleaved_assets.settings.sections import RunSettings
 
 Result = TypeVar("Result")
 
@@ -33,14 +33,12 @@ _AHEAD: Final = 2
 
 def on_cluster(
     work: TaskWork[Result],
-    keys: Iterable[str],
+    keys: Sequence[str],
     stage: str,
+    run: RunSettings,
     *,
     together: bool,
     gpu: bool,
-    limit_s: float,
-    tries: int,
-    plugins: PluginSettings,
 ) -> Iterator[ShardResult[Result] | None]:
     """Yield the result of ``work`` for each of ``keys`` from the Ray cluster; None about once a second in between.
 
@@ -55,15 +53,14 @@ def on_cluster(
         ClusterUnavailable: there is no cluster, it does not accept this process, or one of its nodes cannot do the
             work.
     """
-    keys = list(keys)
 
     def results() -> Iterator[ShardResult[Result] | None]:
         ray = _connect()
         try:
-            cluster = OnCluster[Result](ray, work, stage, gpu=gpu, plugins=plugins)
+            cluster = OnCluster(ray, work, stage, gpu=gpu)
             size = -(-len(keys) // cluster.size()) if together else 1
             tasks = [Task(tuple(keys[start : start + size]), stage) for start in range(0, len(keys), size)]
-            yield from each_result(cluster, tasks, limit_s=limit_s, tries=tries)
+            yield from each_result(cluster, tasks, limit_s=run.max_shard_seconds, tries=run.storage_tries)
         except (ConnectionError, ray.exceptions.RayError) as error:
             raise ClusterUnavailable(f"the cluster was lost during {stage}: {error}") from error
 
@@ -77,7 +74,7 @@ class OnCluster(Generic[Result]):
 
     queues = True
 
-    def __init__(self, ray: Any, work: TaskWork[Result], name: str, *, gpu: bool, plugins: PluginSettings) -> None:
+    def __init__(self, ray: Any, work: TaskWork[Result], name: str, *, gpu: bool) -> None:
         self._ray, self._name, self._resource = ray, name, "GPU" if gpu else "CPU"
         try:
             ray.cloudpickle.dumps(work)
@@ -89,7 +86,7 @@ class OnCluster(Generic[Result]):
         release = _release()
 
         def do(task: Task) -> Iterator[Begun | Found[Result]]:
-            yield from _messages(task, work, plugins, release)
+            yield from _messages(task, work, release)
 
         self._do = ray.remote(do).options(
             name=name, num_returns="streaming", num_cpus=int(not gpu), num_gpus=int(gpu), max_retries=0
@@ -139,9 +136,7 @@ class OnCluster(Generic[Result]):
             self._ray.cancel(given, force=True)
 
 
-def _messages(
-    task: Task, work: TaskWork[Result], plugins: PluginSettings, release: str
-) -> Iterator[Begun | Found[Result]]:
+def _messages(task: Task, work: TaskWork[Result], release: str) -> Iterator[Begun | Found[Result]]:
     """Do a task on a worker, and yield what is sent."""
     import ray
 
@@ -151,7 +146,6 @@ def _messages(
         raise ClusterUnavailable(
             f"the node {host} has another release of interleaved-assets than the run has: install the same on all"
         )
-    PluginSettings.model_validate(plugins.model_dump())  # imports them
     for key, result in work(task):
         yield Found(key, sendable(result, key, task.stage))
 

@@ -1,11 +1,13 @@
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.model.errors import ShardTimeout, StorageUnavailable, WorkerLost
@@ -13,6 +15,8 @@ from interleaved_assets.pipeline.run import shard_map
 from interleaved_assets.pipeline.run.many import run_shards, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
+from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.scoring.protocol.registry import unregister_scorer
 from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import good_shard, project
 
@@ -162,3 +166,26 @@ def test_a_result_that_cannot_be_sent_is_the_error_of_its_shard(tmp_path: Path) 
     found = [str(one.result) for one in take_many([stage], "ab", settings, then=lambda _: threading.Lock())]
     assert sorted(text.partition(":")[0] for text in found) == ["shard a", "shard b"]
     assert all("the result of measured cannot be sent from its worker" in text for text in found)
+
+
+def test_a_scorer_of_a_plugin_measures_in_worker_processes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scorer_of_a_plugin.py").write_text(
+        "from interleaved_assets.scoring import Scorer, register_scorer\n"
+        "register_scorer(Scorer('twice', {'twice': 'double'}, lambda _: lambda image: 2.0 * image.shape[1]))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = project(
+        tmp_path, '[plugins]\nmodules = ["scorer_of_a_plugin"]\n[scoring]\nscorers = ["sharpness", "qr", "twice"]\n'
+    )
+    try:
+        for key in "ab":
+            good_shard(tmp_path / "raw" / f"{key}.tar")
+        stages = [stage_dag(settings)[name] for name in ("normalized", "image_scores")]
+        found = [one.result for one in run_shards("ab", stages, settings, then=str, jobs=2)]
+        assert [type(one) for one in found] == [StageOutcome] * 4
+        for key in "ab":
+            scores = pq.read_table(tmp_path / f"out/image_scores/{key}.parquet").to_pydict()
+            assert scores["twice"] == [2 * width for width in scores["width"]]
+    finally:
+        unregister_scorer("twice")
+        del sys.modules["scorer_of_a_plugin"]
