@@ -9,6 +9,7 @@ import os
 import pickle
 import pkgutil
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -53,7 +54,7 @@ class OnProcesses(Generic[Result]):
 
     def __init__(self, work: TaskWork[Result], processes: int) -> None:
         self._pool, self._room = _pool(processes), _AHEAD * processes
-        self._pickled = cloudpickle.dumps((dict(os.environ), work))
+        self._pickled = pickle.dumps((dict(os.environ), sys.path, cloudpickle.dumps(work)))
         self._given: dict[Future[Any], tuple[Task, float]] = {}
 
     def has_room(self) -> bool:
@@ -124,8 +125,9 @@ def _work(pickled: bytes, task: Task) -> list[tuple[str, object]]:
 
 @lru_cache(maxsize=1)
 def _unpickled(pickled: bytes) -> TaskWork[Any]:
-    """Return the work, and give this worker the environment of the process that it works for."""
-    environment, work = pickle.loads(pickled)
+    """Return the work, and give this worker environment and ``sys.path`` of the process that it works for."""
+    environment, sys.path[:], work = pickle.loads(pickled)
     os.environ.clear()
     os.environ.update(environment)
-    return work
+    found: TaskWork[Any] = pickle.loads(work)
+    return found
