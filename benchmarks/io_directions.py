@@ -2,7 +2,9 @@
 
 Every direction reads six shards, drops the images whose aspect ratio is outside 1.0 to 2.0 and writes the rest with all
 their bytes. The contestants take turns within every round, in processes that stay up; only the work is timed. The page
-cache is warm, outputs are deleted after each timing and the disk is left to settle before the next.
+cache is warm, outputs are deleted after each timing and the disk is left to settle before the next. With ``--fresh``
+each turn has a new process, and so what it imports late and allocates first; ``--parquet-of peer`` reads the other
+library's Parquet files, compressed with Snappy.
 
     python -m benchmarks.io_directions --peer-python peer-env/bin/python --work build/bench --json build/bench/io.json
 """
@@ -89,25 +91,28 @@ def copy(_direction: str, inputs: list[Path], output: Path) -> Timing:
     return Timing(time.perf_counter() - started, cpu_seconds)
 
 
-def asking(worker: Worker, **extra: object) -> Contestant:
-    """A contestant that a worker runs, with extra fields in each request."""
+def asking(worker: Worker, *, fresh: bool = False, **extra: object) -> Contestant:
+    """A contestant that a worker runs, or if ``fresh`` a new process like it; with extra fields in each request."""
 
     def run(direction: str, inputs: list[Path], output: Path) -> Timing:
         request = {"direction": direction, "inputs": [str(path) for path in inputs], "output": str(output)}
-        return Timing(**worker.ask(**{"aspect_ratio": ASPECT_RATIO} | request | extra))
+        with worker.another() if fresh else contextlib.nullcontext(worker) as asked:
+            return Timing(**asked.ask(**{"aspect_ratio": ASPECT_RATIO} | request | extra))
 
     return run
 
 
-def contestants_of(direction: str, peer: Worker | None, own: Worker | None, way: str) -> dict[str, Contestant]:
+def contestants_of(
+    direction: str, peer: Worker | None, own: Worker | None, way: str, *, fresh: bool
+) -> dict[str, Contestant]:
     """The contestants of a direction, in the order of their runs."""
     taking_part: dict[str, Contestant] = {"cp": copy}
     if peer:
-        taking_part["peer"] = asking(peer)
+        taking_part["peer"] = asking(peer, fresh=fresh)
         if direction.startswith("wds"):
-            taking_part["peer eager"] = asking(peer, materialize_on_read=True)
+            taking_part["peer eager"] = asking(peer, fresh=fresh, materialize_on_read=True)
     if own:
-        taking_part["own"] = asking(own, way=way)
+        taking_part["own"] = asking(own, fresh=fresh, way=way)
     return taking_part
 
 
@@ -205,6 +210,8 @@ def main() -> None:
     parser.add_argument("--form", choices=FORMS, action="append", help="only this form of the data")
     parser.add_argument("--direction", choices=DIRECTIONS, action="append", help="only this direction")
     parser.add_argument("--no-own", action="store_true", help="measure the peer and cp alone")
+    parser.add_argument("--fresh", action="store_true", help="each turn in a new process, without its imports")
+    parser.add_argument("--parquet-of", choices=("own", "peer"), default="own", help="side that writes Parquet inputs")
     parser.add_argument("--way", choices=("library", "pipeline"), default="library", help="how our side is called")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
@@ -221,12 +228,14 @@ def main() -> None:
         for form in options.form or FORMS:
             tars = ensure_dataset(work, form)
             truth = expected(tars, *ASPECT_RATIO)
-            maker = asking(own or peer, aspect_ratio=(0.0, 1e9))
-            parquets = parquet_inputs(maker, tars, work / f"{tars[0].parent.name}-parquet-{'own' if own else 'peer'}")
+            maker = asking({"own": own, "peer": peer}[options.parquet_of] or peer, aspect_ratio=(0.0, 1e9))
+            made_by = options.parquet_of if own else "peer"
+            parquets = parquet_inputs(maker, tars, work / f"{tars[0].parent.name}-parquet-{made_by}")
             for direction in options.direction or DIRECTIONS:
                 inputs = tars if direction.startswith("wds") else parquets
                 result = Result(form, direction)
-                measure(result, inputs, contestants_of(direction, peer, own, options.way), options.rounds, work, truth)
+                contestants = contestants_of(direction, peer, own, options.way, fresh=options.fresh)
+                measure(result, inputs, contestants, options.rounds, work, truth)
                 results.append(result)
                 print(table([result]).splitlines()[-1], file=sys.stderr, flush=True)
         environment = {

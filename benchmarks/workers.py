@@ -20,6 +20,7 @@ class Worker:
 
     def __init__(self, python: str | Path, script: Path) -> None:
         self.script = script
+        self._python = python
         self._process = subprocess.Popen(
             [str(python), str(script)],
             stdin=subprocess.PIPE,
@@ -28,6 +29,10 @@ class Worker:
             cwd=script.parent.parent,
         )
         self.versions: dict[str, str] = self._answer()["versions"]
+
+    def another(self) -> "Worker":
+        """A new process of the same kind."""
+        return Worker(self._python, self.script)
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Send one request and wait for its answer.

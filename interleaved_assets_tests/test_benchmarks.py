@@ -176,7 +176,7 @@ def test_the_chain_and_the_four_directions(start: Start, tmp_path: Path, noise: 
     printed = start("chain", "--work", tmp_path / "chain", *size)
     for ratio in ("dagster / stages: ", "run, referenced / straight: ", "straight, lazily / straight: "):
         assert ratio in printed
-    said = start("io_directions", "--work", tmp_path / "io", "--rounds", "1", "--form", "jpeg")
+    said = start("io_directions", "--work", tmp_path / "io", "--rounds", "1", "--form", "jpeg", "--fresh")
     assert said.count("| jpeg | ") == 4
 
 
