@@ -94,7 +94,10 @@ def record_comparisons(
     recorded: Mapping[str, LoggedShard],
     settings: Settings,
 ) -> None:
-    """Log the checks that compare shards, for all shards of the step together, so that others are read only once."""
+    """Log the checks that compare shards, for all shards of the step together, so that others are read only once.
+
+    Shards whose records cannot be read are not compared with.
+    """
     registered = context.instance.get_dynamic_partitions(SHARDS)
     made = progress(context.instance, [stage.name], registered).made[stage.name]
     elsewhere = sorted(made - recorded.keys())

@@ -87,11 +87,7 @@ def run_over_shards(
             fail(key, error)
             store_failure(key, stage.name, error, settings.storage)
     if recorded and any(check.compares for check in stage.checks):
-        try:
-            record_comparisons(context, stage, recorded, settings)
-        except InterleavedError as error:
-            # the shards stay materialized without the comparison
-            context.log.error(f"{stage.name}: shards could not be compared: {describe(error)}")
+        record_comparisons(context, stage, recorded, settings)
     if failed and is_last_of(stage.name, _selected(context, settings), stage_dag(settings)):
         if _BACKFILL in context.run.tags:
             time.sleep(_BEFORE_FAILURE_S)
