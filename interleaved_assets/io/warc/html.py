@@ -36,7 +36,8 @@ _NOT_NESTED: Final = frozenset((
 _FEW_TAGS: Final = 10_000
 _MOST_TAGS: Final = 200_000
 _MOST_NESTED: Final = 2_000
-_LONG_TAG: Final = re.compile(r"<[a-zA-Z][^<>]{20000,}")
+_LONG_TAG: Final = 20_000
+"""Characters of a tag from which on its attributes are counted."""
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 _MOST_ATTRIBUTES: Final = 2_000
 
@@ -102,10 +103,13 @@ def excess(html: str) -> str | None:
     Time grows with the square of the depth of nested elements, and of the number of attributes of one element; memory
     with the number of elements.
     """
-    for tag in _LONG_TAG.finditer(html):
-        if len(_QUOTED.sub("", tag[0]).split()) > _MOST_ATTRIBUTES:
-            return f"an element of the page has more than {_MOST_ATTRIBUTES} attributes"
-    if (tags := html.count("<")) < _FEW_TAGS:
+    parts = html.split("<")
+    for part in [one for one in parts[1:] if len(one) > _LONG_TAG]:
+        if part[0].isascii() and part[0].isalpha() and ">" not in part[:_LONG_TAG]:
+            tag = part.partition(">")[0]
+            if len(_QUOTED.sub("", tag).split()) > _MOST_ATTRIBUTES:
+                return f"an element of the page has more than {_MOST_ATTRIBUTES} attributes"
+    if (tags := len(parts) - 1) < _FEW_TAGS:
         return None
     if tags > _MOST_TAGS:
         return f"it has more than {_MOST_TAGS} tags"

@@ -22,7 +22,7 @@ from interleaved_assets.scoring.texts.batch import TextBatch
 _TEXT_ERROR: Final = "materialize_error"
 TEXT_COLUMNS: Final = ("sample_id", "position", "modality", "text_content", _TEXT_ERROR)
 """The columns that the scorers of texts read; the last, with the reason why a text is null, need not be there."""
-_BATCH_BYTES: Final = 2**20
+_BATCH_BYTES: Final = 3 * 2**18
 """Bytes of text measured at once by a thread. With less, most calls of NumPy end before another thread has woken up to
 run Python meanwhile, and with more, the arrays leave a processor's cache. A larger document is a batch."""
 MOST_DOCUMENT_BYTES: Final = 4 * 2**20
