@@ -12,6 +12,7 @@ import pytest
 
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import index_archive
+from interleaved_assets.io.warc.html import excess
 from interleaved_assets.io.warc.reader import warc_shortfall
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.errors import InterleavedError
@@ -160,6 +161,14 @@ def test_a_page_of_many_short_elements_is_read(tmp_path: Path) -> None:
     html = "".join(f"<tr><td>{at}<td>{at * at}" for at in range(10_000))
     (document,) = documents(write_warc(tmp_path / "a.warc", [page(URLS[0], f"<table>{html}</table>")])).values()
     assert document == (None, [f"{at} | {at * at}" for at in range(10_000)])
+
+
+@pytest.mark.parametrize(
+    "html",
+    ["word " * 9_000 + "<p>end</p>", "<p>" + "word " * 9_000 + "</p>", "<!-- " + "word " * 9_000 + "--><p>end</p>"],
+)
+def test_long_texts_between_tags_are_no_attributes(html: str) -> None:
+    assert excess(html) is None
 
 
 def test_a_broken_body_is_an_error_and_a_cut_one_has_what_could_be_decoded(tmp_path: Path) -> None:

@@ -76,6 +76,18 @@ def test_parts_whose_names_only_resemble_such_a_part_are_kept(part: str) -> None
     assert main(f"<body><p>{LONG}</p>{part.format('kept')}</body>") == [LONG.strip(), "kept"]
 
 
+@pytest.mark.parametrize(
+    ("names", "part"),
+    [
+        ("site-ad-box", "aside"), ("Recommended_items", "aside"), ("x sr-only", "hidden"), ("user-info", "author"),
+        ("a\ttoast", "dialog"), ("sr onlyx", None), ("ad.box", None), ("xpromo", None), ("menubar", None),
+    ],
+)  # fmt: skip
+def test_any_word_of_a_class_or_id_tells_the_part(names: str, part: str | None) -> None:
+    found = parse_page(f"<div class='{names}'>text</div>", "https://a.example/").regions
+    assert [region.part for region in found] == [part] * (part is not None)
+
+
 def test_a_part_with_most_of_the_text_is_content_whatever_it_is_called() -> None:
     for part in (f"<nav><p>{LONG}</p></nav>", f"<div class=widgets><p>{LONG}</p></div>", f"<aside>{LONG}</aside>"):
         assert main(f"<body><p>Short.</p>{part}</body>") == ["Short.", LONG.strip()]
