@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 class Attempt:
     """One shard at one stage, from the comparison with its record to the new record.
 
-    Call :meth:`of`, :meth:`current`, after some time :meth:`made_since`, :meth:`begin`, then the function of the stage,
-    then :meth:`finish`; after an error :meth:`withdraw`.
+    Call :meth:`of`, :meth:`current`, :meth:`begin`, then the function of the stage, then :meth:`finish`; after an error
+    :meth:`withdraw`.
     """
 
     stage: Stage
@@ -95,14 +95,6 @@ class Attempt:
         if renewed != self.found:
             self._renew(self.stage.name, self.found, renewed)
         return self._unchanged(renewed)
-
-    def made_since(self) -> StageOutcome | None:
-        """Return the outcome of another run that has done the work since :meth:`current`; None if there is none."""
-        if (now := read_record(self.record_uri, self.shard.options)) == self.found:
-            return None
-        self.found = now
-        made = self._same_work(now)
-        return None if made is None else self._unchanged(made)
 
     def begin(self) -> None:
         """Check that the inputs are those recorded.

@@ -53,21 +53,17 @@ def take_together(
 
     left = dict.fromkeys(attempts)
     begun: set[str] = set()
-    not_begun: dict[str, StageOutcome | InterleavedError] = {}
+    not_begun: dict[str, InterleavedError] = {}
 
     def begin() -> Iterator[ShardTask]:
         for key, attempt in attempts.items():
             try:
-                outcome: StageOutcome | InterleavedError | None = attempt.made_since()
-                if outcome is None:
-                    attempt.begin()
+                attempt.begin()
             except InterleavedError as error:
-                outcome = error
-            if outcome is None:
+                not_begun[key] = error
+            else:
                 begun.add(key)
                 yield attempt.shard
-            else:
-                not_begun[key] = outcome
 
     try:
         since = time.perf_counter()

@@ -565,15 +565,6 @@ def test_an_unreadable_model_file_is_the_outcome_of_all_shards(several: Settings
     assert as_words(take_together(stage, "acd", several)) == dict.fromkeys("acd", "the model is away")
 
 
-def test_a_shard_that_another_run_completed_in_the_meantime_is_not_made_again(several: Settings) -> None:
-    copy, others = Copy("one"), iter("dc")
-    copy.meanwhile = lambda: take_through(Together().stage, next(others), several) if copy.calls == ["a"] else None
-    stage = replace(Together().stage, together=lambda shards, settings: ((shard.key, copy(shard)) for shard in shards))
-    outcomes = dict(take_together(stage, "acd", several))
-    assert as_words(iter(outcomes.items())) == {"a": "made", "c": "made", "d": "unchanged"}
-    assert copy.calls == ["a", "c"]
-
-
 def test_the_seconds_of_shards_taken_together_are_those_since_the_shard_before(several: Settings) -> None:
     def one_after_the_other(shards: Iterator[ShardTask], settings: Settings) -> Iterator[tuple[str, Work]]:
         for shard in list(shards):  # all are begun before the first is done
