@@ -1,6 +1,5 @@
 """List the raw shards, find one by its key, and determine the version of its content."""
 
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -41,8 +40,8 @@ from interleaved_assets.pipeline.raw.keys import (
 )
 from interleaved_assets.settings import StorageSettings
 
-_cut_paths: dict[str, tuple[float, dict[str, str]]] = {}
-"""By raw root: time of its listing on ``time.monotonic()``, and the path of each key that was cut."""
+_cut_paths: dict[tuple[str, str], str] = {}
+"""The path of each key that was cut, by raw root and key."""
 _listing: Final = threading.Lock()
 
 
@@ -218,19 +217,16 @@ def just_written(shard: RawShard, seconds: float) -> bool:
 def _cut_path(key: str, storage: StorageSettings) -> str:
     """Return the path below the raw root of a key that was cut. One listing finds the paths of all such keys.
 
-    A key always stands for the same path, so the paths are kept while the process lives. For a key that is not among
-    them, the raw root is listed again, unless another thread began a listing after this call.
+    A key always stands for the same path, so the paths are kept while the process lives.
     """
-    called = time.monotonic()
+    root = storage.raw_root
     with _listing:  # one thread lists, and the others use its result
-        began, paths = _cut_paths.get(storage.raw_root, (-math.inf, {}))
-        if key not in paths and began < called:
-            began = time.monotonic()
-            paths = {raw.key: _below(raw.uri, storage) for raw in list_raw_shards(storage) if is_cut(raw.key)}
-            _cut_paths[storage.raw_root] = began, paths
-    if key not in paths:
+        if (root, key) not in _cut_paths:
+            cut = (raw for raw in list_raw_shards(storage) if is_cut(raw.key))
+            _cut_paths.update({(root, raw.key): _below(raw.uri, storage) for raw in cut})
+    if (root, key) not in _cut_paths:
         raise _not_there(key, storage)
-    return paths[key]
+    return _cut_paths[root, key]
 
 
 def _below(uri: str, storage: StorageSettings) -> str:
