@@ -11,6 +11,7 @@ from interleaved_assets.scoring.texts.repeats import (
     skipping_duplicates,
     sum_of_largest,
 )
+from interleaved_assets_tests.defects import stand_in
 
 
 def hashes(values: list[int]) -> np.ndarray:
@@ -37,7 +38,7 @@ def test_places_are_those_among_all_elements() -> None:
 def test_the_last_of_equal_elements_is_found_whatever_slots_they_share(
     kinds: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PIECE", piece)
+    stand_in(monkeypatch, module, "_PIECE", piece)
     draw = np.random.default_rng(kinds)
     counts = draw.integers(0, 120, 40)
     elements = draw.integers(0, kinds, counts.sum())
