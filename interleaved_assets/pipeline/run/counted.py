@@ -45,6 +45,15 @@ def unreferenced_share(counted: Mapping[str, int]) -> float:
     return unreferenced / (unreferenced + counted[CONTENT_BYTES]) if unreferenced else 0.0
 
 
+def counts_of_raw(rows: Facts) -> dict[str, int]:
+    """Return the counts of the raw shard in the record of ``rows``, which a stage that stores rows passes on.
+
+    ``filtered`` reads them from the record of the rows that it selects from.
+    """
+    members = {name: rows.counted.get(name, 0) for name in (UNREFERENCED, UNREFERENCED_IMAGES)}
+    return {**members, IMAGE_MEMBERS: image_members(rows)}
+
+
 def image_members(rows: Facts) -> int:
     """Return the number of images of the raw shard, by the record of ``normalized`` or ``rewritten``.
 

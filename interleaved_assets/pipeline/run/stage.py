@@ -146,6 +146,8 @@ class StageOutput(NamedTuple):
     """Rows as Parquet and training tars follow each other: each has a ledger of the rows that were there before it."""
     others: tuple[str, ...] = ()
     """Roles of more tables that it writes for people to read, besides its ledger."""
+    hides_dropped_texts: bool = False
+    """True if the texts that it drops may be personal data, which pages and Dagster's events should not keep."""
 
 
 class StageDisplay(NamedTuple):

@@ -9,11 +9,10 @@ from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNREFERENCED, UNREFERENCED_IMAGES, image_members
+from interleaved_assets.pipeline.run.counted import counts_of_raw
 from interleaved_assets.pipeline.run.counts import column_facts, write_kept
-from interleaved_assets.pipeline.run.record import Facts, OutputFile
+from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
-from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.stages.names import REWRITTEN as NAME
 from interleaved_assets.rewriting.changes import CHANGED, CHANGES_SCHEMA
 from interleaved_assets.rewriting.functions import load_functions
@@ -23,8 +22,9 @@ from interleaved_assets.settings.shard_paths import CHANGES
 
 def rewrite_rows(shard: ShardTask) -> Work:
     """Write the rows after all functions, the ledger of the dropped rows, and the ledger of changes."""
+    (before,) = shard.read
     functions = load_functions(shard.settings.rewriting.functions)
-    schema = parquet_shard_schema(shard.paths.output(NORMALIZED), storage_options=shard.options)
+    schema = parquet_shard_schema(shard.paths.output(before), storage_options=shard.options)
     changed = Counter[str]()
     with (
         parquet_shard(shard.paths.ledger(NAME), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
@@ -39,9 +39,7 @@ def rewrite_rows(shard: ShardTask) -> Work:
             return result.rows, result.ledger
 
         name = f"shard {shard.key}, {NAME}"
-        facts, dropped = write_kept(
-            prefetch(shard.rows_of(NORMALIZED, with_bytes=False)), choose, rows_file.write, name
-        )
+        facts, dropped = write_kept(prefetch(shard.rows_of(before, with_bytes=False)), choose, rows_file.write, name)
         ledger_file.write(dropped)
     return Work(
         outputs={
@@ -51,7 +49,7 @@ def rewrite_rows(shard: ShardTask) -> Work:
         },
         **facts.model_dump(include={"counts_in", "counts_out", "dropped"}),
         **column_facts(rows_file.schema),
-        counted=facts.counted | _counted_before(shard.read[NORMALIZED]),
+        counted=facts.counted | counts_of_raw(shard.read[before]),
         notes={f"rows_changed/{function}": changed[function] for function in functions},
     )
 
@@ -59,9 +57,3 @@ def rewrite_rows(shard: ShardTask) -> Work:
 def _changed_rows(changes: pa.Table) -> dict[str, int]:
     functions = changes.filter(pc.equal(changes["kind"], CHANGED))["function"]
     return {line["values"]: line["counts"] for line in pc.value_counts(functions).to_pylist()}
-
-
-def _counted_before(normalized: Facts) -> dict[str, int]:
-    """Return the counts of the raw shard that later stages read from the record of the rows."""
-    members = {name: normalized.counted.get(name, 0) for name in (UNREFERENCED, UNREFERENCED_IMAGES)}
-    return {**members, IMAGE_MEMBERS: image_members(normalized)}

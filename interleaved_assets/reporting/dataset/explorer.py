@@ -3,18 +3,18 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, NamedTuple, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from interleaved_assets.reporting.figures.distribution import Distribution, Gap
+from interleaved_assets.scoring.protocol.filter import Side
 from interleaved_assets.selection.filters import BUILT_IN
 from interleaved_assets.selection.settings import SelectionSettings, bound_settings
 
 STEPS: Final = 280
 """Most thresholds that a slider offers."""
 _TICKS: Final = 5
-Side = Literal["minimum", "maximum"]
 
 
 class Step(NamedTuple):
@@ -70,7 +70,7 @@ def sliders(distributions: Sequence[Distribution], selection: SelectionSettings)
 
 def _sliders(distribution: Distribution) -> Iterator[Slider]:
     measure, gaps = distribution.measure, distribution.gaps(STEPS)
-    for side, setting in zip(("minimum", "maximum"), bound_settings(measure.filter), strict=True):
+    for side, setting in zip(get_args(Side), bound_settings(measure.filter), strict=True):
         if setting is None or not gaps:
             continue
         is_allowed = _validator(setting, is_whole=measure.is_whole)
@@ -91,8 +91,8 @@ def _sliders(distribution: Distribution) -> Iterator[Slider]:
             measure.shown.label,
             measure.unit,
             setting,
-            "minimum" if side == "minimum" else "maximum",
-            "≥" if side == "minimum" else "≤" if inclusive else "<",
+            side,
+            measure.sign(side),
             distribution.count,
             distribution.missing,
             steps,

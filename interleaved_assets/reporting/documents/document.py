@@ -22,6 +22,7 @@ from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.rewriting.changes import CHANGED, change_text
+from interleaved_assets.scoring.protocol.filter import sign_of_kept
 from interleaved_assets.scoring.protocol.values import Values
 
 LONGEST_FIELDS: Final = 3000
@@ -162,6 +163,7 @@ def build_documents(
     ledger: pa.Table | None = None,
     sample_scores: pa.Table | None = None,
     changes: pa.Table | None = None,
+    contents: Mapping[RowKey, str] | None = None,
     of_texts: Mapping[ImageKey, Sequence[Score]] | None = None,
     measured: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[ShownDocument]:
@@ -175,6 +177,7 @@ def build_documents(
         of_texts: the scores of documents, whose position is -1, and of texts.
         measured: the stored scores of each document, by column.
         changes: rows of ``CHANGES_SCHEMA``; lines of dropped rows are not shown, since the ledger has them.
+        contents: texts of dropped texts that are not among ``rows``.
     """
     ledger, scores = (_of_samples(table, sample_ids) for table in (ledger, scores))
     drops = _drops_by_row(ledger, measures)
@@ -211,7 +214,8 @@ def build_documents(
     for key, drop in drops.items():
         # rows dropped before any output was written are only in the ledger
         if key not in shown and key.position != METADATA_POSITION:
-            items[key.sample_id].append(ShownRow(key.position, key.modality, drop=drop))
+            gone = (contents or {}).get(key) if key.modality == "text" else None
+            items[key.sample_id].append(ShownRow(key.position, key.modality, gone, drop=drop))
     fields = dict(_fields(rows))
     return [
         ShownDocument(
@@ -287,7 +291,7 @@ def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:
     name, _, side = drop["reason"].rpartition("_")
     if drop["threshold"] is None or drop["reason"] == SAMPLE_DROPPED:
         return ""
-    sign = "≥" if side == "below" else "<" if name in open_maximum else "≤"
+    sign = sign_of_kept("minimum" if side == "below" else "maximum", open_maximum=name in open_maximum)
     return f"keep {sign} {drop['threshold']:g}"
 
 

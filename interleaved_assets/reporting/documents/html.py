@@ -6,6 +6,7 @@ from typing import Final
 from markupsafe import Markup
 
 from interleaved_assets.model.errors import ROW_ERROR_CODES
+from interleaved_assets.pipeline.stages.dag import OUTPUTS
 from interleaved_assets.reporting.documents.budget import fit_documents
 from interleaved_assets.reporting.documents.document import sortable_scores
 from interleaved_assets.reporting.documents.pages import DocumentPage
@@ -38,6 +39,7 @@ def documents_html(page: DocumentPage, plots: str = "") -> str:
         prefix=common_prefix([document.sample_id for document in documents]),
         counts=shard_counts(page.facts) if page.facts else [],
         error_codes=ROW_ERROR_CODES,
+        hiding=[name for name, output in OUTPUTS.items() if output.hides_dropped_texts],
         images=sum(item.modality == "image" for document in documents for item in document.items),
         is_cut=any(document.left_out or any(item.cut for item in document.items) for document in documents),
         style=style,

@@ -18,8 +18,9 @@ from interleaved_assets.model.columns import BINARY_SIZE, REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
+from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_contents, row_keys
 from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.stages.dag import OUTPUTS, ROW_STAGES, stage_dag
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, REWRITTEN
 from interleaved_assets.pipeline.stages.outputs import find_changes
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
@@ -110,11 +111,22 @@ def shard_documents(
         scores=facts.scores,
         ledger=ledger,
         sample_scores=facts.sample_scores,
-        changes=find_changes(paths) if facts.rows_stage == REWRITTEN else None,
+        changes=find_changes(paths) if REWRITTEN in stage_dag(settings) else None,
+        contents=_dropped_before(ledger, chosen.sample_ids, paths),
         of_texts=of_texts.judged,
         measured=of_texts.measured,
     )
     return DocumentPage(key, documents, chosen.how, facts, reasons)
+
+
+def _dropped_before(ledger: pa.Table, sample_ids: Sequence[str], paths: ShardPaths) -> dict[RowKey, str]:
+    """Return the contents of rows that a stage between ``normalized`` and ``filtered`` has dropped.
+
+    Texts that a stage hides when it drops them are left out.
+    """
+    stages = [name for name in ROW_STAGES[1:] if not OUTPUTS[name].hides_dropped_texts]
+    before = pc.is_in(ledger["stage"], pa.array([name for name in stages if name != FILTERED], pa.string()))
+    return dropped_contents(next(rows_of(sample_ids, [ledger.filter(before)])), paths)
 
 
 def stored_pages(storage: StorageSettings) -> dict[str, str]:

@@ -17,6 +17,7 @@ from interleaved_assets.pipeline.stages.names import (
     DOCUMENT_SCORES,
     FILTERED,
     FINAL_TARS,
+    IMAGE_SCORES,
     NORMALIZED,
 )
 from interleaved_assets.pipeline.stages.outputs import (
@@ -75,7 +76,7 @@ def _facts(
 ) -> ShardFacts:
     published = _published(records)
     records = _of_the_same_rows(records)
-    first = records.get("normalized")
+    first = records.get(NORMALIZED)
     if first is None:
         return ShardFacts(paths.key, status=status, problem=problem, published=published)
     dropping = [name for name in LEDGER_STAGES if name in records]
@@ -145,15 +146,18 @@ def _tables_of_scores(
     }
     if DOCUMENT_SCORES in records:
         tables[DOCUMENT_SCORES] = find_table(paths.output(DOCUMENT_SCORES), paths, DOCUMENT_SCORES)
-    if "filtered" in records and "samples" in records["filtered"].outputs:
+    if FILTERED in records and "samples" in records[FILTERED].outputs:
         tables[_SAMPLE_TABLE] = find_sample_scores(paths)
     return tables
 
 
 def row_errors(records: Mapping[str, Record]) -> dict[str, int]:
-    """Return the rows of a shard with an error, by code, over all stages; ``records`` has that of ``normalized``."""
+    """Return the rows of a shard to which ``normalized`` or ``image_scores`` gave an error, by code.
+
+    ``records`` has that of ``normalized``.
+    """
     # an error from normalization also counts in the scores, and must count once
-    counts: dict[str, int] = dict(records["normalized"].errors)
-    for code, count in records["image_scores"].errors.items() if "image_scores" in records else ():
+    counts: dict[str, int] = dict(records[NORMALIZED].errors)
+    for code, count in records[IMAGE_SCORES].errors.items() if IMAGE_SCORES in records else ():
         counts[code] = max(count, counts.get(code, 0))
     return counts

@@ -10,6 +10,7 @@ import pyarrow as pa
 from interleaved_assets.model.ledger import SAMPLE_DROPPED
 from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.wording import text
+from interleaved_assets.scoring.protocol.filter import sign_of_dropped
 
 _WORTH_CUTTING: Final = 8
 """Number of characters that ids must share at their beginning before these are left out."""
@@ -46,7 +47,8 @@ def reason_text(drop: Mapping[str, Any], measures: Iterable[Measure]) -> str:
     if side not in ("below", "above") or not isinstance(measured, float) or not isinstance(threshold, float):
         return "with its sample" if reason == SAMPLE_DROPPED else reason
     measure = next((measure for measure in measures if measure.filter == name), None)
-    sign = "<" if side == "below" else "≥" if measure and measure.judge.open_maximum else ">"
+    open_maximum = measure is not None and measure.judge.open_maximum
+    sign = sign_of_dropped("minimum" if side == "below" else "maximum", open_maximum=open_maximum)
     return f"{measure.shown.short if measure else name} {text.score(measured)} {sign} {threshold:g}"
 
 

@@ -45,7 +45,7 @@ class ShardFacts:
         counts_out: counts of the output of the stage ``counted_to``.
         counted_to: the last stage in the counts and the ledger. Later stages have not run, or must run again because
             their input rows are not the present output of this stage. None if nothing is counted.
-        rows_stage: the stage whose rows were scored and selected: ``normalized`` or ``rewritten``.
+        rows_stage: the stage whose rows were selected: the last one with rows before ``filtered``.
         published: content versions under which the shard is published: that of its raw shard, and that of its final tar
             if it has rows; empty if there is no final tar.
         scores: stored scores, one row per image: ``sample_id``, ``position`` and a column per score, CLIP's joined by

@@ -9,7 +9,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from interleaved_assets.model.columns import METADATA_POSITION
-from interleaved_assets.scoring.protocol.filter import Bounds, Display, Filter, ImageFilter, TextFilter, outside
+from interleaved_assets.scoring.protocol.filter import (
+    Bounds,
+    Display,
+    Filter,
+    ImageFilter,
+    Side,
+    TextFilter,
+    outside,
+    sign_of_kept,
+)
 from interleaved_assets.scoring.protocol.registry import SIZE, document_columns, document_numbers, find_scorer
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.protocol.values import Values
@@ -82,14 +91,18 @@ class Measure:
         """Title of the axis of its values: the label and the unit."""
         return f"{self.shown.label} ({self.shown.unit})" if self.shown.unit else self.shown.label
 
+    def sign(self, side: Side) -> str:
+        """Return the sign between a value that a bound keeps and the bound."""
+        return sign_of_kept(side, open_maximum=self.judge.open_maximum)
+
     @property
     def rule(self) -> str:
         """The bounds as text, such as ``keep ≥ 100``; ``no bound`` if there are none."""
         parts = []
         if self.minimum is not None:
-            parts.append(f"≥ {self.minimum:g}")
+            parts.append(f"{self.sign('minimum')} {self.minimum:g}")
         if self.maximum is not None:
-            parts.append(f"{'<' if self.judge.open_maximum else '≤'} {self.maximum:g}")
+            parts.append(f"{self.sign('maximum')} {self.maximum:g}")
         return f"keep {' and '.join(parts)}" if parts else "no bound"
 
     def values(self, scores: pa.Table) -> Values | None:

@@ -59,7 +59,7 @@ def on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
 
 def bounds_to_draw(measure: Measure) -> list[tuple[float, str, int]]:
     """Return each bound that can be drawn, its label, and the side that it keeps: 1 for larger values, else -1."""
-    sides = ((measure.minimum, "≥", 1), (measure.maximum, "<" if measure.judge.open_maximum else "≤", -1))
+    sides = ((measure.minimum, measure.sign("minimum"), 1), (measure.maximum, measure.sign("maximum"), -1))
     return [(value, f"keep {sign} {value:g}", side) for value, sign, side in sides if on_axis(value, measure)]
 
 

@@ -13,7 +13,8 @@ from interleaved_assets.model.shown import cut_text
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_contents, row_keys
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stage import StageOutcome
-from interleaved_assets.pipeline.stages.names import FILTERED, REWRITTEN
+from interleaved_assets.pipeline.stages.dag import OUTPUTS
+from interleaved_assets.pipeline.stages.names import FILTERED
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.html import documents_html
@@ -103,8 +104,7 @@ def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
     """Return a few rows of the ledger of a stage, with their contents."""
     paths = settings.storage.shard(record.shard)
     drops = choose_drops(read_ledgers(paths, [record.stage]), FIRST_DROPS)
-    # what was rewritten may be personal data, which events of Dagster should not keep
-    contents = dropped_contents(drops, paths) if record.stage != REWRITTEN else {}
+    contents = {} if OUTPUTS[record.stage].hides_dropped_texts else dropped_contents(drops, paths)
     measures = measures_of(settings.selection)
     return [
         {

@@ -40,6 +40,19 @@ class Bounds(NamedTuple):
     maximum: float | None
 
 
+Side = Literal["minimum", "maximum"]
+
+
+def sign_of_kept(side: Side, *, open_maximum: bool) -> str:
+    """Return the sign between a value that a bound keeps and the bound, such as ``≥``."""
+    return "≥" if side == "minimum" else "<" if open_maximum else "≤"
+
+
+def sign_of_dropped(side: Side, *, open_maximum: bool) -> str:
+    """Return the sign between a value that a bound drops and the bound, such as ``<``."""
+    return {"≥": "<", "<": "≥", "≤": ">"}[sign_of_kept(side, open_maximum=open_maximum)]
+
+
 @dataclass(frozen=True)
 class Bound:
     """The setting of ``[selection]`` with one bound of a built-in filter.

@@ -70,7 +70,8 @@ class Scorer:
             makes stored scores stale; so it does of OpenCV and Pillow, which decode the images of all scorers.
         ranges: ranges of numeric columns; a shard with values outside fails its check. A column without a range may
             have any finite value.
-        meanings: the content of the columns, each in a sentence, for the UI.
+        meanings: the content of the columns, each in a sentence, for the UI; of a built-in score of texts it ends with
+            its source in brackets.
         filters: the filters on its columns; a column without one is a filter of its name once it has a bound.
         section: the section of the settings that decides whether it is measured: ``scoring`` for images,
             ``documents`` for texts.
@@ -88,8 +89,8 @@ class Scorer:
             then in proportion.
         of_bytes: whether the function measures the encoded bytes of an image, also of one that cannot be decoded.
         turned_on_by: the settings that a column needs, by column; by default ``scorers`` of the section.
-        after: name of the score that it follows in tables, in the default order of filters and in reports; by default
-            it follows those that were registered before.
+        after: name of the score that it follows in tables, in the default order of filters and in reports, behind those
+            that were registered before with the same name there; by default it follows all that were registered before.
     """
 
     name: str

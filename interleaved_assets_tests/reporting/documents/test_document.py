@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.pipeline.lineage.contents import RowKey
 from interleaved_assets.reporting.documents.document import Drop, ShownDocument, build_documents, sortable_scores
 from interleaved_assets.reporting.figures.facts import ImageKey
 from interleaved_assets.reporting.figures.measures import measures_of
@@ -88,6 +89,12 @@ def test_rows_that_no_output_has_stand_in_their_place() -> None:
     ]
     [gone] = build_documents(["b"], A.slice(0, 0), {}, ledger=ledger([("b", 0, *BLUR[2:])]))
     assert gone.is_gone
+
+
+def test_texts_that_a_stage_before_the_selection_dropped_are_shown_from_the_rows_that_it_read() -> None:
+    short = ledger([("b", 0, "text", "short", 12.0, 60.0, None), ("b", 1, *BLUR[2:])], stage="tidied")
+    [shown] = build_documents(["b"], A.slice(0, 0), {}, ledger=short, contents={RowKey("b", 0, "text"): "a short text"})
+    assert [(item.modality, item.text) for item in shown.items] == [("text", "a short text"), ("image", None)]
 
 
 def test_errors_of_kept_images_and_the_nearest_text() -> None:
