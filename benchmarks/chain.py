@@ -139,7 +139,9 @@ def table(form: str, best: dict[str, dict[str, Any]]) -> str:
         )
     lines += ["", *_by_stage(best), ""]
     seconds = {name: figures["seconds"] for name, figures in best.items()}
-    lines.append(f"stages: {seconds['stages']:.2f} s; with 400 MB on two quiet cores, target {TARGET_SECONDS[form]} s")
+    if form in TARGET_SECONDS:
+        target = TARGET_SECONDS[form]
+        lines.append(f"stages: {seconds['stages']:.2f} s; with 400 MB on two quiet cores, target {target} s")
     lines.append(f"dagster / stages: {seconds['dagster'] / seconds['stages']:.2f}, target ≤ {TARGET_OVERHEAD}")
     for name in (PEER, PEER_EAGER):
         if name in seconds:

@@ -172,7 +172,7 @@ def test_the_scripts_that_compare_end_with_the_peers_message(
 
 @pytest.mark.system
 def test_the_chain_and_the_four_directions(start: Start, tmp_path: Path, noise: None) -> None:
-    size = ("--rounds", "1", "--form", "jpeg", "--shards", "1", "--samples", "2")
+    size = ("--rounds", "1", "--form", "jpeg", "--form", "members", "--shards", "1", "--samples", "2")
     printed = start("chain", "--work", tmp_path / "chain", *size)
     for ratio in ("dagster / stages: ", "run, referenced / straight: ", "straight, lazily / straight: "):
         assert ratio in printed
