@@ -103,7 +103,7 @@ def asking(worker: Worker, *, fresh: bool = False, **extra: object) -> Contestan
 
 
 def contestants_of(
-    direction: str, peer: Worker | None, own: Worker | None, way: str, *, fresh: bool
+    direction: str, peer: Worker | None, own: Worker | None, way: str, *, fresh: bool = False
 ) -> dict[str, Contestant]:
     """The contestants of a direction, in the order of their runs."""
     taking_part: dict[str, Contestant] = {"cp": copy}
