@@ -4,7 +4,9 @@ import pytest
 
 from interleaved_assets.io.storage import atomic_output
 from interleaved_assets.model.errors import ShardError
+from interleaved_assets.pipeline.run.many import take_many
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status.status import COMPLETE
@@ -40,6 +42,13 @@ def test_a_shard_that_is_new_and_then_unchanged(settings: Settings) -> None:
     assert [
         request for requests in unchanged.values() for request in requests if not request.startswith(("GET", "HEAD"))
     ] == []
+
+
+def test_shards_of_a_step_without_a_stored_failure_remove_none(settings: Settings) -> None:
+    with counted_requests() as requests:
+        found = list(take_many([stage_dag(settings)["normalized"]], KEYS, settings, then=str, jobs=1))
+    assert [type(one.result) for one in found] == [StageOutcome] * len(KEYS)
+    assert [request for request in requests if "/out/failures/" in request or request.startswith("DELETE")] == []
 
 
 def test_a_look_at_all_shards_reads_their_records_and_lists_the_rest(settings: Settings) -> None:

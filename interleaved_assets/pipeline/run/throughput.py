@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, join, read_small
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.pipeline.run.failures import remove_failure, store_failure
+from interleaved_assets.pipeline.run.failures import failed_keys, remove_failure, store_failure
 from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, ShardResult, StageOutcome
 from interleaved_assets.settings import StorageSettings
 
@@ -86,6 +86,12 @@ class StepProgress:
         self._began = clock()
         self._told = self._busy = 0.0
         self._done = Throughput(stage=stage)
+        try:
+            # one listing, so that the success of a shard without a stored failure takes no request
+            self._failed_before = set(failed_keys(storage, stage))
+        except StorageError as error:
+            self._failed_before = set()
+            logger.warning("failures of %s that are stored are not removed: %s", stage, error)
 
     def add(self, one: ShardResult[StageOutcome]) -> None:
         """Count a shard; store its failure, or remove that of an earlier run."""
@@ -99,7 +105,8 @@ class StepProgress:
             store_failure(one.key, one.stage, one.result, self._storage)
             return
         self._busy += one.result.seconds
-        remove_failure(one.key, one.stage, self._storage)
+        if one.key in self._failed_before:
+            remove_failure(one.key, one.stage, self._storage)
         if not one.result.unchanged:
             record = one.result.record
             done.made += 1
