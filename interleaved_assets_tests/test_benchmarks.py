@@ -227,4 +227,5 @@ def test_clip(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     assert start("clip", *few, "--shards", "1", "--rounds", "1", "--batch-size", "4", "--model", "RN50")
     assert start("clip_differences", *few)
     assert start("clip_precision", *few)
+    assert start("clip_device", "--batch-size", "4")
     assert start("clip_stand_in", "--images", "16", "--batch-size", "4")

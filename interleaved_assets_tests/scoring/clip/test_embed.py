@@ -207,6 +207,17 @@ def test_a_gpu_reads_page_locked_memory_and_gives_what_the_cpu_gives(model: Clip
     assert np.abs(embedder.images(buffer).result() - Embedder(model).images(pixels(4)).result()).max() < 1e-3
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_gpu_embeds_texts_in_half_precision_as_the_cpu_does_in_fp32(precision: str, tmp_path: Path) -> None:
+    settings = write_tiny(tmp_path)
+    texts = [np.array([49406, *range(300, 310), 49407], np.int32), np.array([49406, 320, 49407], np.int32)]
+    exact = Embedder(load_clip(settings)).texts(texts).result()
+    on_gpu = load_clip(settings.model_copy(update={"device": "cuda", "precision": precision}))
+    found = Embedder(on_gpu).texts(texts).result()
+    assert 0 < np.abs(found - exact).max() < 1e-2
+
+
 def test_half_precision_computes_in_half_precision(tmp_path: Path) -> None:
     settings = write_tiny(tmp_path)
     exact = Embedder(load_clip(settings)).images(pixels(4)).result()
