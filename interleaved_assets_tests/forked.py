@@ -2,8 +2,6 @@
 import what they need, so they are forked from one process that has imported it and started no threads.
 """
 
-import errno
-import fcntl
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -37,16 +35,6 @@ def run_forked(function: Callable[..., object], *arguments: Any, output: Path, s
         process.join()
         raise AssertionError(f"{function.__name__} did not end within {seconds:.0f} s:\n{output.read_text()}")
     return process.exitcode, output.read_text()
-
-
-def without_locks(function: Callable[..., object], *arguments: Any) -> None:
-    """Call it where no filesystem has locks; in a forked process, since each device is asked once per process."""
-
-    def unsupported(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOTSUP, "Operation not supported")
-
-    fcntl.flock = unsupported
-    function(*arguments)
 
 
 def _call(output: Path | None, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:

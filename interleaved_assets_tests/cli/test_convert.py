@@ -206,8 +206,9 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Pa
 
 
 def test_an_input_that_changes_while_it_is_read_leaves_everything_as_it_was(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")  # so that the output has a name from the start
     command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
 
     def change(event: str, path: str) -> None:

@@ -282,7 +282,7 @@ def test_verbose_logs_each_tar(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_an_error_leaves_whole_files_alone(tmp_path: Path) -> None:
-    full = failing("open", "000001.tar.0.tmp", OSError(errno.ENOSPC, "No space left on device"))
+    full = failing("os.rename", "000001.parquet", OSError(errno.ENOSPC, "No space left on device"))
     with full, pytest.raises(StorageError, match=r"No space left on device\. Free some space"):
         write(tmp_path, batch(*PICTURES), images_per_tar=3)
     names = sorted(path.name.rpartition("-")[2] for path in tmp_path.iterdir())

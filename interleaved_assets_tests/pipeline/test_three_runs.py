@@ -172,13 +172,13 @@ def test_whichever_is_killed_a_valid_record_is_true_and_the_next_run_ends_well(
 
 
 def stamp_behind_the_rename(monkeypatch: pytest.MonkeyPatch) -> None:
-    def commit(file: TemporaryFile) -> str:
-        file.file.close()
-        file._path.replace(file._target)
-        file._unlock()
+    commit = TemporaryFile.commit
+
+    def commit_first(file: TemporaryFile) -> str:
+        commit(file)
         return local_stamp(file._target.stat())
 
-    stand_in(monkeypatch, TemporaryFile, "commit", commit)
+    stand_in(monkeypatch, TemporaryFile, "commit", commit_first)
 
 
 def stamp_renewed_without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from interleaved_assets.io.storage.stamps import etag_stamp, stamp_of
 from interleaved_assets.io.storage.temporary import (
     TemporaryFile,
     clear_temporaries,
-    has_locks,
+    has_unnamed_files,
     is_temporary_of,
     random_name,
 )
@@ -130,10 +130,10 @@ def atomic_output(uri: str, storage_options: StorageOptions = None) -> Iterator[
     An existing file is replaced at that moment, if :func:`check_output` allows it. On an exception it is not changed,
     and temporary data are removed. Missing folders are created.
 
-    A process that is killed in the block leaves a hidden temporary file next to a local file, which the next writer of
-    the same file takes over; on other filesystems :func:`clear_leftovers` removes it. In an object store it leaves the
-    parts of an incomplete upload: listings do not show them, and they take space until a lifecycle rule of the bucket
-    aborts such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
+    A process that is killed in the block leaves nothing on a local disk of Linux. On other filesystems it leaves a
+    hidden temporary file, which :func:`clear_leftovers` removes. In an object store it leaves the parts of an
+    incomplete upload: listings do not show them, and they take space until a lifecycle rule of the bucket aborts such
+    uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
     """
     check_output(uri)
     with storage_errors(uri, "write"):
@@ -155,16 +155,15 @@ def atomic_output(uri: str, storage_options: StorageOptions = None) -> Iterator[
 
 
 def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
-    """Remove temporary files that killed writers of ``uri`` have left, unless the next writer takes them over.
+    """Remove temporary files that killed writers of ``uri`` have left.
 
-    It does nothing on local filesystems with locks, where the next writer takes them over, nor in object stores, which
-    have no temporary files. On other filesystems the folder is listed, and files of live writers are removed too; such
-    a writer fails when it commits.
+    It does nothing where files have no temporary names: on local disks of Linux and in object stores. On other
+    filesystems the folder is listed, and files of live writers are removed too; such a writer fails when it commits.
     """
     with storage_errors(uri, "write"):  # the caller writes next, which cannot succeed if this fails
         if is_local(uri):
             target = local_path(uri)
-            if not has_locks(target.parent):
+            if not has_unnamed_files(target.parent):
                 clear_temporaries(target)
             return
         fs, path = filesystem(uri, storage_options)

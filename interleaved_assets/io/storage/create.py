@@ -1,6 +1,5 @@
 """Creation of a file that must not exist yet: of several writers of one path, one succeeds and the others learn it."""
 
-import errno
 import os
 from typing import Final
 
@@ -14,18 +13,14 @@ from interleaved_assets.io.storage.filesystem import (
     s3_code,
     storage_errors,
 )
-from interleaved_assets.io.storage.temporary import TemporaryFile, clear_temporaries, has_locks
+from interleaved_assets.io.storage.temporary import TemporaryFile
 
-NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Errors of file systems that cannot link one file to the other."""
 _PRESENT: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 """Error codes of S3 for an object that exists, or that another request is creating."""
 
 
 def create_file(uri: str, content: bytes, storage_options: StorageOptions = None) -> bool:
     """Create ``uri`` with ``content``, whole; return False and leave a file that exists there as it is.
-
-    If a local file exists, temporary files that killed writers of it have left are removed.
 
     If several processes create the same file at the same moment, one gets True. This holds on local file systems with
     hard links, and in S3 stores that support ``If-None-Match: *`` for writes. Elsewhere the storage is asked for the
@@ -46,28 +41,14 @@ def create_file(uri: str, content: bytes, storage_options: StorageOptions = None
 def _create_local(uri: str, content: bytes) -> bool:
     target = local_path(uri)
     if os.path.lexists(target):
-        if has_locks(target.parent):
-            clear_temporaries(target)  # a writer that was killed after link() has left its temporary name
         return False
     file = TemporaryFile(target)
-    is_new = True
     try:
         file.file.write(content)
-        file.store()
-        try:
-            file.link()
-        except FileExistsError:
-            is_new = False
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            file.commit()
-            return True
+        return file.create()
     except BaseException:
         file.discard()
         raise
-    file.discard()
-    return is_new
 
 
 def _create_in_s3(uri: str, content: bytes, storage_options: StorageOptions) -> bool:

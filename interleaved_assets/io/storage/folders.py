@@ -1,17 +1,15 @@
 """The files directly in one folder: their list, and the removal of those that are not wanted any more."""
 
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
     filesystem,
-    is_local,
     join,
     remove_file,
     storage_errors,
 )
-from interleaved_assets.io.storage.temporary import remove_if_dead, target_name
+from interleaved_assets.io.storage.temporary import target_name
 
 
 def files_in(folder: str, storage_options: StorageOptions = None) -> dict[str, int]:
@@ -38,7 +36,7 @@ def remove_others(
 ) -> list[str]:
     """Remove the files directly in ``folder`` whose name ``is_own`` and not in ``keep``; return their names.
 
-    Temporary files of such names are removed too; in local folders with locks only those whose writers are dead.
+    Temporary files of such names are removed too, also those of live writers, which fail when they commit.
 
     Raises:
         StorageError: the folder cannot be listed, or a file cannot be removed.
@@ -46,14 +44,8 @@ def remove_others(
     removed = []
     for name in files_in(folder, storage_options):
         final = target_name(name)
-        if final is None and is_own(name) and name not in keep:
+        if is_own(final or name) and name not in keep:
             remove_file(join(folder, name), storage_options)
-            removed.append(name)
-        elif final is not None and is_own(final):
-            uri = join(folder, name)
-            if not is_local(uri):
-                remove_file(uri, storage_options)
-            else:
-                with storage_errors(uri, "remove"):
-                    remove_if_dead(Path(filesystem(uri)[1]))
+            if final is None:
+                removed.append(name)
     return removed

@@ -1,22 +1,16 @@
-"""Temporary files next to the final file, whose lock shows whether the writer is alive.
+"""Temporary files that become local files, and the names of those that have one.
 
-A writer holds a lock (``flock``) on its temporary file until the file is renamed or removed. The system releases the
-locks of a process that ends in any way, so an unlocked temporary file belongs to a dead writer, and the next writer of
-the same file takes it over. Names are numbered and tried in order, so leftover files are found without listing the
-folder, which may hold a hundred thousand files.
-
-If the filesystem has no locks, names are random, and :func:`clear_temporaries` lists the folder and removes them all. A
-live writer then fails when it renames its file, and no file appears.
+Linux keeps a file without a name (``O_TMPFILE``) for as long as its writer has it open, and removes it however the
+writer ends. Where a filesystem has no such files (macOS, NFS, FUSE), a killed writer leaves a file with a random name,
+and :func:`clear_temporaries` lists the folder and removes it. A live writer of the same file then fails when it renames
+its own, and no file appears.
 """
 
 import contextlib
 import errno
-import fcntl
 import hashlib
-import itertools
 import os
 import re
-import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -24,17 +18,19 @@ from typing import BinaryIO, Final
 
 from interleaved_assets.io.storage.stamps import local_stamp
 
+NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Errors of file systems that cannot link one file to the other."""
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
 _BUFFER_BYTES: Final = 256 * 2**10
-_WITHOUT_LOCKS: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK})
+# a kernel or filesystem without unnamed files takes the flag for an attempt to write to the folder
+_NO_UNNAMED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL})
 # most systems allow 255 bytes; the other parts of a temporary name take up to 38
 _NAME_BYTES: Final = 210
 
-_locking_devices: dict[int, bool] = {}
-"""For each device number, True if its filesystem has locks."""
-
 
 class TemporaryFile:
-    """A new empty file next to ``target``, which is written, then committed or discarded; missing folders are created.
+    """A new empty file for ``target``, which is written, then committed or discarded; missing folders are created.
 
     Attributes:
         file: the file to write; closed by :meth:`commit` and :meth:`discard`.
@@ -42,47 +38,86 @@ class TemporaryFile:
 
     def __init__(self, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._target = target
-        self._path, self._locked = _first_free(target)
-        self.file: BinaryIO = os.fdopen(os.dup(self._locked), "wb", buffering=_BUFFER_BYTES)
+        self._target, self._path = target, target.with_name(random_name(target.name))
+        unnamed = _open_unnamed(target.parent)
+        self._has_name = unnamed is None
+        if unnamed is None:
+            unnamed = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._descriptor = unnamed
+        self.file: BinaryIO = os.fdopen(os.dup(unnamed), "wb", buffering=_BUFFER_BYTES)
 
     def store(self) -> None:
-        """Close the file, which keeps its temporary name and its lock."""
+        """Close the file, which stays invisible under its final name."""
         self.file.close()
 
     def commit(self) -> str:
-        """Rename the file to its final name, replacing an existing file; return its stamp."""
-        # close it first, since a network filesystem may report a full disk only then; the lock stays
+        """Give the file its final name, replacing an existing file; return its stamp."""
+        # close it first, since a network filesystem may report a full disk only then
         self.file.close()
         # the system's file time is up to some milliseconds old, and inodes are reused: without an exact time, two
         # successive files of the same name and size could have the same stamp
         now = time.time_ns()
         with contextlib.suppress(OSError):  # not every filesystem allows setting the time
-            os.utime(self._locked, ns=(now, now))
+            os.utime(self._descriptor, ns=(now, now))
         # taken from the open file before the rename, since another writer may replace it right afterwards
-        stamp = local_stamp(os.fstat(self._locked))
+        stamp = local_stamp(os.fstat(self._descriptor))
+        if not self._has_name:
+            self._link(self._path)  # a rename needs a name, and a link cannot replace a file
+            self._has_name = True
         self._path.replace(self._target)
-        self._unlock()
+        self._close()
         return stamp
 
-    def link(self) -> None:
-        """Give the stored file its final name beside its temporary one, which :meth:`discard` removes."""
-        self._target.hardlink_to(self._path)
+    def create(self) -> bool:
+        """Give the file its final name; return False, and discard it, if a file has that name."""
+        self.file.close()
+        is_new = True
+        try:
+            self._link(self._target)
+        except FileExistsError:
+            is_new = False
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            self.commit()
+            return True
+        self.discard()
+        return is_new
 
     def discard(self) -> None:
         """Remove the file, or its temporary name if it has its final one."""
         try:
-            self._path.unlink(missing_ok=True)
+            if self._has_name:
+                self._path.unlink(missing_ok=True)
         finally:
-            self._unlock()
+            self._close()
             # closing flushes the buffer, which fails again on a full disk; the handle is closed anyway
             with contextlib.suppress(OSError):
                 self.file.close()
 
-    def _unlock(self) -> None:
-        descriptor, self._locked = self._locked, -1
+    def _link(self, path: Path) -> None:
+        if self._has_name:
+            path.hardlink_to(self._path)
+        else:
+            # a folder's descriptor, which an absolute path does not need, makes Python follow the link
+            source, anything = f"{_DESCRIPTORS}/{self._descriptor}", self._descriptor
+            os.link(source, path, src_dir_fd=anything, follow_symlinks=True)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def has_unnamed_files(folder: Path) -> bool:
+    """Return whether files in ``folder`` need no name while they are written; True for a missing folder."""
+    try:
+        descriptor = _open_unnamed(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is not None
 
 
 def random_name(name: str) -> str:
@@ -97,113 +132,29 @@ def is_temporary_of(name: str, found: str) -> bool:
 
 def target_name(found: str) -> str | None:
     """Return the name of the file that ``found`` is temporary for, shortened if it is long; None for other files."""
-    match = re.fullmatch(r"\.(.+)\.(?:\d+|[0-9a-f]{32})\.tmp", found)
+    match = re.fullmatch(r"\.(.+)\.[0-9a-f]{32}\.tmp", found)
     return match[1] if match else None
 
 
 def clear_temporaries(target: Path) -> None:
-    """Remove temporary files of dead writers of ``target``, which are found by listing the folder."""
+    """Remove the temporary files of ``target``, which are found by listing the folder."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for found in target.parent.iterdir():
             if is_temporary_of(target.name, found.name):
-                remove_if_dead(found)
+                found.unlink(missing_ok=True)
 
 
-def has_locks(folder: Path) -> bool:
-    """Return whether the filesystem of ``folder`` has locks; True for a missing folder: it has no temporary files."""
-    try:
-        device = folder.stat().st_dev
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    if device not in _locking_devices:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            _locking_devices[device] = _lock(file.fileno()) is not None
-    return _locking_devices[device]
-
-
-def _first_free(target: Path) -> tuple[Path, int]:
-    """Return path and locked descriptor of the first numbered file that no live writer holds; the file is empty."""
-    for number in itertools.count():
-        path = _numbered(target, number)
-        while (descriptor := _open(path, os.O_CREAT)) is not None:
-            has_lock = _lock(descriptor)
-            if has_lock is None:
-                os.close(descriptor)
-                path.unlink(missing_ok=True)
-                path = path.with_name(random_name(target.name))
-                return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            if has_lock and _is_at(path, descriptor):
-                if os.fstat(descriptor).st_nlink > 1:
-                    # its writer died after link(): the file also has the final name, and must keep its content
-                    path.unlink()
-                    os.close(descriptor)
-                    continue
-                os.ftruncate(descriptor, 0)
-                # a writer that died while a live one held this number has left a higher number
-                for higher in itertools.count(number + 1):
-                    if not remove_if_dead(_numbered(target, higher)):
-                        return path, descriptor
-            os.close(descriptor)
-            if not has_lock:
-                break
-            # its writer renamed or removed it between open() and flock(): the name is free now
-    raise AssertionError("itertools.count() ended")
-
-
-def remove_if_dead(path: Path) -> bool:
-    """Remove the temporary file at ``path`` unless its writer is alive; return whether it was removed.
-
-    If the filesystem has no locks, the writer counts as dead.
-    """
-    descriptor = _open(path)
-    if descriptor is None:
-        return False
-    try:
-        is_dead = _lock(descriptor) is not False and _is_at(path, descriptor)
-        if is_dead:
-            path.unlink(missing_ok=True)
-        return is_dead
-    finally:
-        os.close(descriptor)
-
-
-def _open(path: Path, flags: int = 0) -> int | None:
-    """Open the file and return its descriptor; None if it does not exist or belongs to another user."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o666)
-    except FileNotFoundError:
-        if flags & os.O_CREAT:
-            raise
+def _open_unnamed(folder: Path) -> int | None:
+    """Return the descriptor of a new file without a name in ``folder``; None if there are no such files."""
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not _DESCRIPTORS.is_dir():
         return None
-    except PermissionError:
-        if not os.path.lexists(path):  # the folder is not writable
-            raise
-        return None
-
-
-def _lock(descriptor: int) -> bool | None:
-    """Return whether the lock was acquired; None if the filesystem has no locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return os.open(folder, flag | os.O_RDWR | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        if error.errno in _WITHOUT_LOCKS:
+        if error.errno in _NO_UNNAMED:
             return None
         raise
-    return True
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Return whether ``path`` is still the open file."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _numbered(target: Path, number: int) -> Path:
-    return target.with_name(f".{_cut(target.name)}.{number}.tmp")
 
 
 def _cut(name: str) -> str:

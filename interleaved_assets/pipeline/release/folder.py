@@ -10,7 +10,6 @@ from typing import Final
 
 from interleaved_assets.io.storage import (
     StorageOptions,
-    clear_leftovers,
     create_file,
     files_below,
     join,
@@ -35,7 +34,9 @@ def begin_folder(
     Raises:
         OptionError: the folder holds a release, another content is being written there, or it is not empty.
     """
+    finals = {*own, MANIFEST_FILE, UNFINISHED_FILE}
     found = sorted(files_below(folder, options))
+    unfinished = [one for one in found if _is_unfinished(one, finals)]
     has_manifest = MANIFEST_FILE in found
     if has_manifest and read_small(join(folder, MANIFEST_FILE), options) != content:
         if not is_copy:
@@ -43,7 +44,9 @@ def begin_folder(
         raise OptionError(f"{folder} holds a release already, and another one than this; choose another folder")
     if is_copy:
         is_begun = has_manifest or UNFINISHED_FILE in found
-        _check_files(folder, found, {*own, MANIFEST_FILE, UNFINISHED_FILE} if is_begun else set(), own, options)
+        allowed = {*unfinished, *(finals if is_begun else ())}
+        if others := [one for one in found if one not in allowed]:
+            raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
     mark = join(folder, UNFINISHED_FILE)
     is_new = create_file(mark, content, options)
     if not is_new and (present := read_small(mark, options)) != content:
@@ -57,6 +60,8 @@ def begin_folder(
         # another process has finished between the first check and the mark
         remove_file(mark, options)
         raise made_by_another(name, folder)
+    for one in unfinished:
+        remove_file(join(folder, one), options)
     return has_manifest
 
 
@@ -73,22 +78,10 @@ def made_by_another(name: str, place: str) -> OptionError:
     )
 
 
-def _check_files(
-    folder: str, found: Collection[str], allowed: Collection[str], own: Collection[str], options: StorageOptions
-) -> None:
-    """Refuse files that are not ``allowed``, except for temporary files of killed writers, which are removed."""
-    finals = {*own, MANIFEST_FILE, UNFINISHED_FILE}
-    unfinished = {name: _unfinished_of(name, finals) for name in found if name not in allowed}
-    if others := [name for name, final in unfinished.items() if final is None]:
-        raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
-    for final in filter(None, unfinished.values()):
-        clear_leftovers(join(folder, final), options)
-
-
-def _unfinished_of(name: str, own: Collection[str]) -> str | None:
-    """Return the file of ``own`` for which a killed writer has left ``name``; None if ``name`` is not temporary."""
+def _is_unfinished(name: str, own: Collection[str]) -> bool:
+    """Return whether ``name`` is a temporary file of one of ``own``, which a killed writer has left."""
     place, _, found = name.rpartition("/")
     if target_name(found) is None:
-        return None
-    places = ((one, *one.rpartition("/")[::2]) for one in own)
-    return next((one for one, there, final in places if there == place and is_temporary_of(final, found)), None)
+        return False
+    ends = (one.rpartition("/")[2] for one in own if one.rpartition("/")[0] == place)
+    return any(is_temporary_of(final, found) for final in ends)

@@ -26,7 +26,7 @@ from interleaved_assets.io.storage import (
     remove_file,
     storage_errors,
 )
-from interleaved_assets.io.storage.create import NO_LINKS
+from interleaved_assets.io.storage.temporary import NO_LINKS
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.release.card import data_set_card
@@ -159,8 +159,7 @@ def make_release(
             _write_documents(manifest, folder, options, watch)
         _write(join(folder, INDEX_FILE), index, options)
         _write(join(folder, CARD_FILE), data_set_card(manifest, documents=documents).encode(), options)
-    # also if the manifest exists: this removes temporary files that a killed writer has left beside it
-    if not create_file(join(folder, MANIFEST_FILE), _json(manifest), options) and not has_all:
+    if not has_all and not create_file(join(folder, MANIFEST_FILE), _json(manifest), options):
         raise made_by_another(name, folder)
     is_registered = to is None or create_file(manifest_at, _json(release.manifest), settings.storage.options)
     end_folder(folder, options)

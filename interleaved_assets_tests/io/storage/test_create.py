@@ -10,10 +10,9 @@ import fsspec
 import pytest
 
 from interleaved_assets.io.storage import create_file, read_small
-from interleaved_assets.io.storage.atomic import atomic_output
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.s3 import S3Server
-from interleaved_assets_tests.system_calls import system_calls
+from interleaved_assets_tests.system_calls import failing, system_calls
 
 
 @pytest.fixture(params=["local", "s3", "memory"])
@@ -48,7 +47,12 @@ def test_of_many_writers_one_creates_the_file(place: str, tmp_path: Path, reques
     assert [*tmp_path.glob(".*")] == []
 
 
-def test_a_file_that_appears_meanwhile_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("are_unnamed", [True, False])
+def test_a_file_that_appears_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_unnamed: bool
+) -> None:
+    if not are_unnamed:
+        monkeypatch.delattr(os, "O_TMPFILE")
     file = tmp_path / "a"
 
     def see(event: str, path: str) -> None:
@@ -72,32 +76,11 @@ def test_a_larger_object_than_one_request_takes_is_created_once(
 def test_where_files_cannot_be_linked_the_file_is_created_by_a_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(self: Path, target: Path) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(Path, "hardlink_to", refused)
-    assert create_file(f"{tmp_path}/a", b"first")
+    monkeypatch.delattr(os, "O_TMPFILE")
+    with failing("os.link", "/a", OSError(errno.EPERM, os.strerror(errno.EPERM))):
+        assert create_file(f"{tmp_path}/a", b"first")
     assert not create_file(f"{tmp_path}/a", b"second")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"first"}
-
-
-@pytest.mark.parametrize("writes", ["create", "replace"])
-def test_the_temporary_name_of_a_killed_writer_is_removed_and_the_file_keeps_its_content(
-    tmp_path: Path, writes: str
-) -> None:
-    file = tmp_path / "a"
-    file.write_bytes(b"whole")
-    (tmp_path / ".a.0.tmp").hardlink_to(file)  # killed between the link and the removal of its temporary name
-    with file.open("rb") as reader:
-        if writes == "create":
-            assert not create_file(str(file), b"other")
-        else:
-            with atomic_output(str(file)) as out:
-                out.write(b"other")
-        assert reader.read() == b"whole"
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
-        "a": b"whole" if writes == "create" else b"other"
-    }
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, s3_server: S3Server) -> None:

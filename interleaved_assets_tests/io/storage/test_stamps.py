@@ -1,5 +1,6 @@
 """The stamp of a commit equals the stamp read from the file, until the file is replaced."""
 
+import os
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +20,6 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.io.storage.stamps import stamp_of
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets_tests.elsewhere import elsewhere
-from interleaved_assets_tests.forked import run_forked, without_locks
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import system_calls
 
@@ -141,18 +141,21 @@ def clear_two(folder: Path) -> None:
     clear_leftovers(str(folder / "no folder" / "a.bin"))
 
 
-def test_leftovers_are_searched_for_only_where_there_are_no_locks(tmp_path: Path) -> None:
-    folder, said, listed = tmp_path / "folder", tmp_path / "said", list[str]()
+def test_leftovers_are_searched_for_only_where_files_need_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, listed = tmp_path / "folder", list[str]()
     folder.mkdir()
-    names = {f".a.bin.{'0f' * 16}.tmp", ".a.bin.0.tmp", ".b.bin.0.tmp"}
+    names = {f".a.bin.{'0f' * 16}.tmp", f".a.bin.{'1f' * 16}.tmp", f".b.bin.{'0f' * 16}.tmp"}
     for name in names:
         (folder / name).touch()
     with system_calls(lambda event, path: listed.append(path) if event == "os.listdir" else None):
         clear_two(folder)
     assert listed == []
     assert {path.name for path in folder.iterdir()} == names
-    assert run_forked(without_locks, clear_two, folder, output=said) == (0, "")
-    assert [path.name for path in folder.iterdir()] == [".b.bin.0.tmp"]
+    monkeypatch.delattr(os, "O_TMPFILE")
+    clear_two(folder)
+    assert [path.name for path in folder.iterdir()] == [f".b.bin.{'0f' * 16}.tmp"]
 
 
 @pytest.fixture

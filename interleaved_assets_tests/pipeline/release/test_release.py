@@ -185,7 +185,7 @@ def test_a_copy_outlives_a_later_run(settings: Settings, tmp_path: Path) -> None
 
 
 def test_where_files_cannot_be_linked_they_are_copied(settings: Settings, tmp_path: Path) -> None:
-    with failing("os.link", "", OSError(errno.EXDEV, "Invalid cross-device link")):
+    with failing("os.link", ".tar", OSError(errno.EXDEV, "Invalid cross-device link")):
         make_release("v1", settings, to=str(tmp_path / "copy"))
     assert not (tmp_path / "copy/tars/web/a.tar").samefile(tmp_path / "out/tars/web/a.tar")
     assert findings(tmp_path / "copy/manifest.json") == []
@@ -354,14 +354,15 @@ def test_images_that_only_the_export_lacks_do_not_count_as_dropped(tmp_path: Pat
 def test_what_a_killed_copy_left_is_replaced(settings: Settings, tmp_path: Path) -> None:
     tars = tmp_path / "copy/tars/web"
     tars.mkdir(parents=True)
-    (tars / ".a.tar.0.tmp").write_bytes(b"half")
-    (tmp_path / "copy/.manifest.json.0.tmp").write_bytes(b"{")
-    with failing("os.link", "", OSError(errno.EXDEV, "Invalid cross-device link")):
+    (tars / f".a.tar.{'0f' * 16}.tmp").write_bytes(b"half")
+    (tmp_path / f"copy/.manifest.json.{'0f' * 16}.tmp").write_bytes(b"{")
+    with failing("os.link", ".tar", OSError(errno.EXDEV, "Invalid cross-device link")):
         make_release("v1", settings, to=str(tmp_path / "copy"))
     assert findings(tmp_path / "copy/manifest.json") == []
     assert list(tmp_path.glob("copy/**/.*")) == []
-    (tmp_path / "other/.notes.0.tmp").parent.mkdir()
-    (tmp_path / "other/.notes.0.tmp").write_text("mine")
+    notes = tmp_path / f"other/.notes.{'0f' * 16}.tmp"
+    notes.parent.mkdir()
+    notes.write_text("mine")
     with pytest.raises(OptionError, match=r"is not empty, it has \.notes"):
         make_release("v2", settings, to=str(tmp_path / "other"))
 

@@ -1,6 +1,7 @@
 """When a stage does its work and when it does not, with a stage that only counts its calls."""
 
 import errno
+import os
 import shutil
 import threading
 import time
@@ -24,7 +25,6 @@ from interleaved_assets.pipeline.run.record import (
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
-from interleaved_assets_tests.forked import run_forked, without_locks
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import failing, files_opened, system_calls
 
@@ -405,20 +405,16 @@ def test_a_new_stamp_is_not_written_over_the_record_of_another_run(settings: Set
     assert record.code_version.startswith("2-")
 
 
-def copy_once(file: Path) -> None:
-    take_through(Copy("one").stage, "a", load_settings(file))
-
-
-def test_temporary_files_of_a_killed_run_are_removed_on_storage_without_locks(
-    settings: Settings, tmp_path: Path
+def test_temporary_files_of_a_killed_run_are_removed_where_files_need_a_name(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")
     left = [tmp_path / "out" / folder / f".a.parquet.{'0f' * 16}.tmp" for folder in ("one", "dropped/one")]
-    others = [left[0].with_name(".b.parquet.0.tmp"), tmp_path / "out" / "two" / left[0].name]
+    others = [left[0].with_name(left[0].name.replace("a", "b", 1)), tmp_path / "out" / "two" / left[0].name]
     for path in (*left, *others):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    said = tmp_path / "said"
-    assert run_forked(without_locks, copy_once, tmp_path / "interleaved.toml", output=said) == (0, "")
+    take_through(Copy("one").stage, "a", settings)
     assert [path.exists() for path in (*left, *others)] == [False, False, True, True]
 
 

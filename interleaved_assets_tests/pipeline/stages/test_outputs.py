@@ -92,7 +92,7 @@ def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path
     with pytest.raises(KeyboardInterrupt):
         take_through(Stage("image_scores", ("normalized",), 1, lambda settings: {}, end), "under%20way", settings)
     assert Path(paths(settings, "under%20way").record("image_scores")).exists()
-    (tmp_path / "out" / "records" / "image_scores" / ".c.json.0.tmp").touch()
+    (tmp_path / "out" / "records" / "image_scores" / f".c.json.{'0f' * 16}.tmp").touch()
     assert scored_keys(settings.storage) == ["a", "b"]
     Path(paths(settings, "b").record("image_scores")).write_text("no record")
     with pytest.raises(ShardError, match=r"image_scores/b\.json is not a stage record"):

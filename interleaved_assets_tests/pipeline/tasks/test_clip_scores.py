@@ -267,9 +267,9 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
     place = {
         "rows": "/normalized/b.parquet",
         "cheap scores": "/image_scores/b.parquet",
-        "output": "/clip_scores/.b.parquet.0.tmp",
+        "output": "/clip_scores/b.parquet",
     }[where]
-    with failing("open", place, OSError(errno.ETIMEDOUT, "timed out")):
+    with failing("os.rename" if where == "output" else "open", place, OSError(errno.ETIMEDOUT, "timed out")):
         outcomes = go(settings)
     assert isinstance(outcomes["a"], StageOutcome)
     assert isinstance(outcomes["c"], StageOutcome)
