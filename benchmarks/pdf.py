@@ -26,11 +26,10 @@ Engine = Callable[[str], str]
 
 def _ours() -> Engine:
     from interleaved_assets.io.pdf.reader import read_pdf
-    from interleaved_assets.io.pdf.settings import PdfSettings
     from interleaved_assets.io.tar.reader import ReadOptions
 
     def text(path: str) -> str:
-        tables = read_pdf(path, ReadOptions(), PdfSettings())
+        tables = read_pdf(path, ReadOptions())
         return "\n\n".join(text for table in tables for text in table["text_content"].to_pylist() if text)
 
     return text

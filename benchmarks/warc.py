@@ -27,7 +27,6 @@ from interleaved_assets.io.warc.html import decode_html
 from interleaved_assets.io.warc.main_content import choose_main
 from interleaved_assets.io.warc.page import parse_page
 from interleaved_assets.io.warc.reader import read_warc
-from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets_tests.io.warcs import page, write_warc
 
 Extract = Callable[[str, str], str]
@@ -129,7 +128,7 @@ def compare(pages: Sequence[MarkedPage]) -> None:
 def read(uri: str) -> int:
     """Return the number of rows of an archive."""
     options = ReadOptions(max_batch_bytes=128 * 2**20)
-    return sum(table.num_rows for table in read_warc(uri, options, WarcSettings()))
+    return sum(table.num_rows for table in read_warc(uri, options))
 
 
 def measure(pages: Sequence[MarkedPage], processes: Sequence[int]) -> None:

@@ -55,9 +55,9 @@ def check_pdf(dice: random.Random, folder: Path) -> str:
     path = folder / "case.pdf"
     path.write_bytes(perhaps(dice, content, 0.6))
     settings = PdfSettings(page_images=dice.random() < 0.5, max_seconds=8, max_memory=2**30, page_dpi=72)
-    options = ReadOptions(limits=TarLimits(max_sample_bytes=2**26))
+    options = ReadOptions(limits=TarLimits(max_sample_bytes=2**26), sections={"pdf": settings})
     try:
-        table = pa.concat_tables(read_pdf(str(path), options, settings))
+        table = pa.concat_tables(read_pdf(str(path), options))
     except InterleavedError as error:
         if "case.pdf" not in str(error):
             raise WrongRead(f"the message does not name the file: {error}") from error

@@ -93,10 +93,10 @@ def _joined(parts: list[bytes], *, compressed: bool) -> bytes:
 def _read(folder: Path, content: bytes, *, complete: bool = False) -> pa.Table:
     path = folder / "case.warc"
     path.write_bytes(content)
-    settings = WarcSettings(max_page_bytes=2**20)
     try:
-        options = ReadOptions(max_batch_bytes=2**20, accept_incomplete=not complete)
-        tables = list(read_warc(str(path), options, settings))
+        sections = {"warc": WarcSettings(max_page_bytes=2**20)}
+        options = ReadOptions(max_batch_bytes=2**20, accept_incomplete=not complete, sections=sections)
+        tables = list(read_warc(str(path), options))
     except InterleavedError as error:
         if "case.warc" not in str(error):
             raise WrongRead(f"the message does not name the archive: {error}") from error

@@ -51,4 +51,4 @@ def write_warc(path: Path, records: Iterable[bytes], *, compressed: bool = True)
 
 def read(uri: str, settings: WarcSettings | None = None, **options: Any) -> Iterator[pa.Table]:
     """The tables of an archive under these settings and options of reading."""
-    return read_warc(uri, ReadOptions(**options), settings or WarcSettings())
+    return read_warc(uri, ReadOptions(sections={"warc": settings or WarcSettings()}, **options))

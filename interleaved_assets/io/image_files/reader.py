@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_schema, block_tables
 from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS, type_of
-from interleaved_assets.io.storage import is_local, local_path, open_input
+from interleaved_assets.io.storage import exists, is_local, local_path, open_input
 from interleaved_assets.io.tar.documents import Document, read_document
 from interleaved_assets.io.tar.json_columns import is_json, json_text
 from interleaved_assets.io.tar.layout import ID_COLUMN, TEXT_EXTENSION, split_extension
@@ -24,6 +24,12 @@ from interleaved_assets.model.source_ref import build_source_ref
 JSON_EXTENSION: Final = ".json"
 _AT_ONCE: Final = 256
 """Documents whose images are fetched together."""
+
+
+def read_image_file(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
+    """Yield the tables of one image, with the text and JSON beside it that exist; see :func:`read_image_files`."""
+    beside = (split_extension(uri)[0] + ending for ending in (TEXT_EXTENSION, JSON_EXTENSION))
+    return read_image_files([uri, *(one for one in beside if exists(one, options.storage_options))], options)
 
 
 def read_image_files(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]:

@@ -32,7 +32,7 @@ _COLUMNS: Final = pa.schema(
 _ABOUT: Final = ("title", "author", "creator", "producer", "creationdate")
 
 
-def read_pdf(uri: str, options: ReadOptions, settings: PdfSettings) -> Iterator[pa.Table]:
+def read_pdf(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     """Yield the rows of a PDF file: one document, whose ``sample_id`` is the name of the file.
 
     Each text and image has the column ``page``, from 1. The row of the document has ``pages``, its title and other
@@ -44,32 +44,33 @@ def read_pdf(uri: str, options: ReadOptions, settings: PdfSettings) -> Iterator[
         StorageError: the file is missing or unreadable.
         ShardError: it is encrypted or no PDF, or its parser ended or exceeded a limit before the first page.
     """
-    document = _document(uri, options, settings)
+    document = _document(uri, options)
     notes = Counter[str]() if options.notes is None else options.notes
     yield from block_tables([document], _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=notes)
 
 
-def read_pdfs(uris: Sequence[str], options: ReadOptions, settings: PdfSettings) -> Iterator[pa.Table]:
+def read_pdfs(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]:
     """Yield the rows of PDF files as :func:`read_pdf` does; one that cannot be read is a document with its error.
 
     Raises:
         StorageError: a file is missing or unreadable.
     """
     notes = Counter[str]() if options.notes is None else options.notes
-    documents = (_document_or_error(uri, options, settings) for uri in uris)
+    documents = (_document_or_error(uri, options) for uri in uris)
     yield from block_tables(documents, _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=notes)
 
 
-def _document_or_error(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDocument:
+def _document_or_error(uri: str, options: ReadOptions) -> BlockDocument:
     try:
-        return _document(uri, options, settings)
+        return _document(uri, options)
     except ShardError as error:
         path = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
         refused = row_error("unreadable_source", str(error))
         return BlockDocument(Path(path).name, error=refused, source_ref=build_source_ref(path))
 
 
-def _document(uri: str, options: ReadOptions, settings: PdfSettings) -> BlockDocument:
+def _document(uri: str, options: ReadOptions) -> BlockDocument:
+    settings = options.sections.get("pdf") or PdfSettings()
     path = str(local_path(uri)) if is_local(uri) else uri
     blocks: list[Block] = []
     without_text: list[int] = []

@@ -34,6 +34,7 @@ from interleaved_assets.io.tar.tar_rows import UNREFERENCED_TYPE, TarRows
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import BINARY_SIZE, RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 
 # Columns are built from at most this many bytes at a time, so that no offset of 32 bits overflows.
 _STEP_BYTES: Final = 2**29
@@ -93,7 +94,7 @@ def read_tar_shard(
         notes=notes,
         by_reference=by_reference,
     )
-    return read_tar(uri, options, types)
+    return _tar_tables(uri, options, types)
 
 
 class ReadOptions(NamedTuple):
@@ -124,8 +125,20 @@ class ReadOptions(NamedTuple):
         )
 
 
-def read_tar(uri: str, options: ReadOptions, types: Mapping[str, pa.DataType] | None = None) -> Iterator[pa.Table]:
-    """Do the work of :func:`read_tar_shard`."""
+def read_tar(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
+    """Yield the tables of :func:`read_tar_shard`, and one without rows for a tar without samples."""
+    tables = _tar_tables(uri, options)
+    yield next(tables, INTERLEAVED_SCHEMA.empty_table())
+    yield from tables
+
+
+def tar_shortfall(uri: str, options: ReadOptions) -> str | None:
+    """Return what shows that members of a tar may be missing, None if nothing does."""
+    with open_tar(uri, options.storage_options, by_ranges=True, limits=options.limits) as source:
+        return source.index.shortfall
+
+
+def _tar_tables(uri: str, options: ReadOptions, types: Mapping[str, pa.DataType] | None = None) -> Iterator[pa.Table]:
     check_limits(options.limits)
     with _opened([uri], options, ColumnTypes(options.layout.fields, types)) as ((shard,), schema):
         tables = _tables(shard, schema, options)

@@ -40,7 +40,7 @@ def warc_schema() -> pa.Schema:
     return block_schema(_columns())
 
 
-def read_warc(uri: str, options: ReadOptions, settings: WarcSettings) -> Iterator[pa.Table]:
+def read_warc(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     """Yield tables of whole documents from a web archive (WARC, plain or gzip), all with :func:`warc_schema`.
 
     Each successful HTML response is a document: its ``sample_id`` is its address. Images that the archive has, and
@@ -51,8 +51,8 @@ def read_warc(uri: str, options: ReadOptions, settings: WarcSettings) -> Iterato
     Args:
         uri: a path or a URL; a remote archive is copied to a temporary file.
         options: with ``by_reference``, images of the archive get :data:`.BINARY_SIZE` and a locator instead of their
-            bytes. ``max_member_bytes`` bounds an image, ``max_sample_bytes`` the images of a page together.
-        settings: what is taken of a page.
+            bytes. ``max_member_bytes`` bounds an image, ``max_sample_bytes`` the images of a page together. The section
+            ``warc`` says what is taken of a page.
 
     Raises:
         StorageError: the archive is missing or unreadable.
@@ -60,6 +60,7 @@ def read_warc(uri: str, options: ReadOptions, settings: WarcSettings) -> Iterato
         IncompleteShard: records may be missing, and ``accept_incomplete`` is False.
     """
     notes = Counter[str]() if options.notes is None else options.notes
+    settings = options.sections.get("warc") or WarcSettings()
     with local_copy(uri, options.storage_options) as path:
         index = index_archive(path)
         notes.update({kind: count for kind, count in index.notes.items() if count})

@@ -52,7 +52,7 @@ class _Line(NamedTuple):
     """The line; None if it is longer than ``max_document_bytes``."""
 
 
-def read_jsonl(uri: str, options: ReadOptions, settings: UrlSettings) -> Iterator[pa.Table]:
+def read_jsonl(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     """Yield tables of whole documents from a JSONL file, plain or gzip; all have the same schema.
 
     A line with the lists ``texts`` and ``images`` of ``options.layout``, or with those of MMC4, is a document. Its
@@ -85,7 +85,7 @@ def read_jsonl(uri: str, options: ReadOptions, settings: UrlSettings) -> Iterato
                 "take the lines that can be read."
             )
         logger.warning("%s: it is cut or damaged: %s", uri, shortfall)
-    store = settings.image_store
+    store = (options.sections.get("urls") or UrlSettings()).image_store
     locators = {} if store is None else find_images(store, urls, options)
     own = [column for column in columns.schema() if column.name not in {*RESERVED_COLUMNS, *_OWN}]
     of_images = [(IMAGE_URL, pa.string()), *([(SIMILARITY, pa.float64())] if has_similarities else [])]

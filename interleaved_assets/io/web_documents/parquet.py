@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.rows.blocks import IMAGE_URL, BlockDocument, block_tables
 from interleaved_assets.io.storage import is_local, local_path
@@ -22,6 +23,17 @@ _ID: Final = "sample_id"
 _URL_COLUMNS: Final = ("url", "general_metadata")
 
 
+def read_parquet(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
+    """Yield the tables of a Parquet file, of rows of the row model or of documents with lists; see the readers."""
+    if has_url_lists(uri, options):
+        yield from read_url_parquet(uri, options)
+        return
+    read_kwargs = {"storage_options": options.storage_options, "columns": options.columns}
+    for batch in InterleavedParquetReader(uri, max_batch_bytes=options.max_batch_bytes, read_kwargs=read_kwargs):
+        table = batch.to_pyarrow()
+        yield from options.filled(table, uri) if options.materialize else [table]
+
+
 def has_url_lists(uri: str, options: ReadOptions) -> bool:
     """Return whether a Parquet file has the two lists of ``options.layout``, and not the columns of the row model."""
     with open_parquet(uri, options.storage_options) as source:
@@ -30,7 +42,7 @@ def has_url_lists(uri: str, options: ReadOptions) -> bool:
         return lists <= names and not set(REQUIRED_COLUMNS) <= names
 
 
-def read_url_parquet(uri: str, options: ReadOptions, settings: UrlSettings) -> Iterator[pa.Table]:
+def read_url_parquet(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     """Yield tables of whole documents from a Parquet file with lists; all have the same schema.
 
     The ``sample_id`` is the column that the layout names, else ``sample_id``, else ``url``, also in
@@ -40,7 +52,7 @@ def read_url_parquet(uri: str, options: ReadOptions, settings: UrlSettings) -> I
         StorageError: the file or the store is missing or unreadable.
         ShardError: the file is damaged, or its lists are none; the store is none of img2dataset's.
     """
-    store, layout = settings.image_store, options.layout
+    store, layout = (options.sections.get("urls") or UrlSettings()).image_store, options.layout
     with open_parquet(uri, options.storage_options) as source:
         _check_lists(source, options)
         locators = {} if store is None else find_images(store, _urls(source, layout.images_field), options)

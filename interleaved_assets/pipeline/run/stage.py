@@ -4,8 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from interleaved_assets.model.columns import BINARY_SIZE, IMAGE_KEY, Column
@@ -166,7 +164,7 @@ ROWS_OUTPUT: Final = StageOutput("rows")
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the DAG with all its properties. Its work is imported when it is called (:func:`imported`).
+    """One stage of the DAG with all its properties. Its work is imported when it is called (:func:`.imported`).
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
@@ -226,19 +224,6 @@ def last_with_rows(stages: Iterable[Stage]) -> str:
 def with_image_scores(stages: Iterable[Stage]) -> tuple[Stage, ...]:
     """Return those of these stages that score images."""
     return tuple(stage for stage in stages if stage.output.kind == "image scores")
-
-
-def imported(place: str) -> Any:
-    """Return a function that imports the function at ``place``, such as ``"package.module:function"``, and calls it.
-
-    Thus a stage is declared without loading the modules that do its work.
-    """
-    return partial(_called, place)
-
-
-def _called(place: str, *arguments: Any) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)(*arguments)
 
 
 def version_with_settings(version: int, settings: Mapping[str, object]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from interleaved_assets.model.imported import imported
 from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
@@ -13,7 +14,6 @@ from interleaved_assets.pipeline.run.stage import (
     Stage,
     StageDisplay,
     StageOutput,
-    imported,
     last_with_rows,
     scored_from,
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
+from interleaved_assets.model.imported import imported
 from interleaved_assets.pipeline.checks.keep_rate_within_bounds import KEEP_RATE
 from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
@@ -17,7 +18,6 @@ from interleaved_assets.pipeline.run.stage import (
     StageDisplay,
     StageOutput,
     columns_of,
-    imported,
     last_with_rows,
     with_image_scores,
 )

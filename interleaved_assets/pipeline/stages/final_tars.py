@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from interleaved_assets.model.imported import imported
 from interleaved_assets.pipeline.checks.reads_back import READS_BACK
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, imported
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS
 from interleaved_assets.settings import Settings
 

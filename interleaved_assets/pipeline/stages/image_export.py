@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from interleaved_assets.model.imported import imported
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, imported, with_image_scores
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, with_image_scores
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, IMAGE_EXPORT
 from interleaved_assets.settings import Settings
 

@@ -3,11 +3,12 @@
 import json
 from typing import Final
 
+from interleaved_assets.model.imported import imported
 from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SCORED
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
 from interleaved_assets.pipeline.checks.scores_in_range import SCORES_IN_RANGE
-from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, imported, scored_from
+from interleaved_assets.pipeline.run.stage import Stage, StageDisplay, StageOutput, scored_from
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES, NORMALIZED
 from interleaved_assets.scoring.protocol.registry import score_columns, score_ranges, scoring_packages, scoring_version
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN

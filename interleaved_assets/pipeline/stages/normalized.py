@@ -4,6 +4,7 @@ from typing import Final
 
 from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
+from interleaved_assets.model.imported import imported
 from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
 from interleaved_assets.pipeline.checks.layout_as_expected import LAYOUT
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
@@ -16,7 +17,6 @@ from interleaved_assets.pipeline.run.stage import (
     StageDisplay,
     StageOutput,
     columns_of,
-    imported,
     version_with_settings,
 )
 from interleaved_assets.pipeline.stages.names import NORMALIZED

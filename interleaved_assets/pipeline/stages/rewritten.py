@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
+from interleaved_assets.model.imported import imported
 from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.schema_canonical import SCHEMA_CANONICAL
@@ -13,7 +14,6 @@ from interleaved_assets.pipeline.run.stage import (
     StageDisplay,
     StageOutput,
     columns_of,
-    imported,
     last_with_rows,
 )
 from interleaved_assets.pipeline.stages.names import REWRITTEN

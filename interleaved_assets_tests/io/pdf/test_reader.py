@@ -11,15 +11,15 @@ from PIL import Image
 from interleaved_assets.demo.pdf_report import pdf_bytes, stream
 from interleaved_assets.io.pdf.reader import read_pdf
 from interleaved_assets.io.pdf.settings import PdfSettings
-from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets_tests.io.pdfs import flat_image, jpeg, jpeg_image, shown, text, write_pdf
 
 
 def read(uri: str | Path, *, limits: TarLimits | None = None, **settings: Any) -> list[dict[str, Any]]:
-    options = ReadOptions() if limits is None else ReadOptions(limits=limits)
-    return pa.concat_tables(read_pdf(str(uri), options, PdfSettings(**settings))).to_pylist()
+    options = ReadOptions(limits=limits or LIMITS, sections={"pdf": PdfSettings(**settings)})
+    return pa.concat_tables(read_pdf(str(uri), options)).to_pylist()
 
 
 def test_text_in_order_with_the_jpeg_as_stored_in_its_place(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_pages_without_text_are_named_and_become_images_if_wished(tmp_path: Path
     path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text."), shown("Im", 0, 0, 600, 400)], objects)
     assert read(path)[0]["pages_without_text"] == [2]
     notes = Counter[str]()
-    list(read_pdf(path, ReadOptions(notes=notes), PdfSettings()))
+    list(read_pdf(path, ReadOptions(notes=notes)))
     assert notes == {"no_text_layer": 1}
     rows = read(path, page_images=True, page_dpi=72)
     (_, page) = [row["binary_content"] for row in rows if row["modality"] == "image"]

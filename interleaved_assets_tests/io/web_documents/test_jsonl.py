@@ -25,8 +25,8 @@ from interleaved_assets_tests.io.web_documents.stores import SITE, image_url, li
 
 def read(path: Path, store: Path | None = None, **options: Any) -> pa.Table:
     settings = UrlSettings(image_store=None if store is None else str(store))
-    options = {"materialize": True, "allowed_roots": [str(path.parent)], **options}
-    return pa.concat_tables(read_jsonl(str(path), ReadOptions(**options), settings))
+    options = {"materialize": True, "allowed_roots": [str(path.parent)], "sections": {"urls": settings}, **options}
+    return pa.concat_tables(read_jsonl(str(path), ReadOptions(**options)))
 
 
 DOCUMENT = {
@@ -148,14 +148,14 @@ def test_gzip_and_a_cut_one(tmp_path: Path) -> None:
 
 def test_batches_are_bounded_and_of_one_schema(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", *({**DOCUMENT, "url": str(number)} for number in range(50)))
-    parts = list(read_jsonl(str(path), ReadOptions(max_batch_bytes=5000), UrlSettings()))
+    parts = list(read_jsonl(str(path), ReadOptions(max_batch_bytes=5000)))
     assert len(parts) > 3
     assert len({part.schema for part in parts}) == 1
     assert sum(part.num_rows for part in parts) == 200
 
 
 def test_an_empty_file_gives_one_empty_table(tmp_path: Path) -> None:
-    (table,) = read_jsonl(str(written(tmp_path / "a.jsonl")), ReadOptions(), UrlSettings())
+    (table,) = read_jsonl(str(written(tmp_path / "a.jsonl")), ReadOptions())
     assert table.num_rows == 0
     assert table.column_names[:3] == ["sample_id", "position", "modality"]
 
@@ -234,7 +234,7 @@ def test_a_signed_url_is_no_part_of_an_id_or_a_locator(tmp_path: Path) -> None:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         host = f"127.0.0.1:{server.server_address[1]}"
         signed = f"http://{host}/a.jsonl?X-Amz-Signature=5ec2e7"
-        table = pa.concat_tables(read_jsonl(signed, ReadOptions(), UrlSettings()))
+        table = pa.concat_tables(read_jsonl(signed, ReadOptions()))
         server.shutdown()
     assert table["sample_id"].unique().to_pylist() == ["a.jsonl:1"]
     assert parse_source_ref(table["source_ref"][0].as_py()).path == f"http://{host}/a.jsonl"

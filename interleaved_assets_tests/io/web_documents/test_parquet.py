@@ -40,7 +40,8 @@ def obelics(path: Path, *changed: dict[str, Any]) -> Path:
 
 def read(path: Path, store: Path | None = None, **options: Any) -> pa.Table:
     settings = UrlSettings(image_store=None if store is None else str(store))
-    return pa.concat_tables(read_url_parquet(str(path), ReadOptions(materialize=True, **options), settings))
+    options = ReadOptions(materialize=True, sections={"urls": settings}, **options)
+    return pa.concat_tables(read_url_parquet(str(path), options))
 
 
 def test_a_row_is_a_document_with_the_images_of_the_store(tmp_path: Path) -> None:
@@ -97,11 +98,11 @@ def test_the_format_is_seen_from_the_columns(tmp_path: Path) -> None:
 
 def test_batches_are_bounded_and_a_file_without_rows_gives_one_table(tmp_path: Path) -> None:
     path = obelics(tmp_path / "a.parquet", *[{} for _ in range(40)])
-    parts = list(read_url_parquet(str(path), ReadOptions(max_batch_bytes=4000), UrlSettings()))
+    parts = list(read_url_parquet(str(path), ReadOptions(max_batch_bytes=4000)))
     assert len(parts) > 3
     assert sum(part.num_rows for part in parts) == 120
     pq.write_table(pq.read_table(path).slice(0, 0), path)
-    (empty,) = read_url_parquet(str(path), ReadOptions(), UrlSettings())
+    (empty,) = read_url_parquet(str(path), ReadOptions())
     assert (empty.num_rows, empty.schema) == (0, parts[0].schema)
 
 
