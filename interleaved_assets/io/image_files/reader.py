@@ -3,22 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_schema, block_tables
 from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS, type_of
-from interleaved_assets.io.storage import exists, is_local, local_path, open_input
+from interleaved_assets.io.storage import exists, locator_path, open_input
 from interleaved_assets.io.tar.documents import Document, read_document
-from interleaved_assets.io.tar.json_columns import is_json, json_text
+from interleaved_assets.io.tar.json_columns import cell_of
 from interleaved_assets.io.tar.layout import ID_COLUMN, TEXT_EXTENSION, split_extension
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.samples import observe_document
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import row_error
-from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import build_source_ref
 
 JSON_EXTENSION: Final = ".json"
@@ -77,7 +76,7 @@ def _document(stem: str, files: Sequence[str], columns: pa.Schema, options: Read
             blocks.append(Block("text", text, error=error, source_ref=_locator(uri)))
     document = _json(files, options) or Document()
     known = {name: value for name, value in document.fields.items() if name in columns.names}
-    fields = {name: _cell(value, columns.field(name).type) for name, value in known.items()}
+    fields = {name: cell_of(value, columns.field(name).type) for name, value in known.items()}
     return BlockDocument(stem.rpartition("/")[2], blocks, fields, document.error, _locator(files[0]))
 
 
@@ -93,13 +92,9 @@ def _content(uri: str, options: ReadOptions) -> bytes:
         return file.read(options.limits.max_document_bytes + 1)
 
 
-def _cell(value: Any, dtype: pa.DataType) -> Any:
-    return json_text(value) if value is not None and is_json(dtype) else value
-
-
 def _extension(uri: str) -> str:
     return split_extension(uri)[1].lower()
 
 
 def _locator(uri: str) -> str:
-    return build_source_ref(str(local_path(uri)) if is_local(uri) else without_credentials(uri))
+    return build_source_ref(locator_path(uri))

@@ -1,6 +1,5 @@
 """Reader of PDF files: each file a document of its text in reading order, with embedded images in place."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,10 +10,9 @@ from interleaved_assets.io.pdf.model import PageModel
 from interleaved_assets.io.pdf.parser import parser
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_tables
-from interleaved_assets.io.storage import is_local, local_copy, local_path
+from interleaved_assets.io.storage import local_copy, locator_path
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import ShardError, row_error
-from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import build_source_ref, is_unicode
 
 _COLUMNS: Final = pa.schema(
@@ -45,8 +43,7 @@ def read_pdf(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
         ShardError: it is encrypted or no PDF, or its parser ended or exceeded a limit before the first page.
     """
     document = _document(uri, options)
-    notes = Counter[str]() if options.notes is None else options.notes
-    yield from block_tables([document], _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=notes)
+    yield from block_tables([document], _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=options.notes)
 
 
 def read_pdfs(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]:
@@ -55,23 +52,22 @@ def read_pdfs(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]:
     Raises:
         StorageError: a file is missing or unreadable.
     """
-    notes = Counter[str]() if options.notes is None else options.notes
     documents = (_document_or_error(uri, options) for uri in uris)
-    yield from block_tables(documents, _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=notes)
+    yield from block_tables(documents, _COLUMNS, max_batch_bytes=options.max_batch_bytes, notes=options.notes)
 
 
 def _document_or_error(uri: str, options: ReadOptions) -> BlockDocument:
     try:
         return _document(uri, options)
     except ShardError as error:
-        path = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
+        path = locator_path(uri)
         refused = row_error("unreadable_source", str(error))
         return BlockDocument(Path(path).name, error=refused, source_ref=build_source_ref(path))
 
 
 def _document(uri: str, options: ReadOptions) -> BlockDocument:
     settings = options.sections.get("pdf") or PdfSettings()
-    path = str(local_path(uri)) if is_local(uri) else uri
+    path = locator_path(uri)
     blocks: list[Block] = []
     without_text: list[int] = []
     about: dict[str, Any] = {}
@@ -117,11 +113,11 @@ def _document(uri: str, options: ReadOptions) -> BlockDocument:
         options.notes["no_text_layer"] += len(without_text)
     fields = {name: str(about[name]) for name in _ABOUT if is_unicode(str(about.get(name, "\ud800")))}
     return BlockDocument(
-        Path(without_credentials(path)).name,
+        Path(path).name,
         blocks,
         {"pages": pages, "pages_without_text": without_text, **fields},
         error,
-        build_source_ref(without_credentials(path)),
+        build_source_ref(path),
     )
 
 

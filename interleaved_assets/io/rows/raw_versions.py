@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import StorageOptions, content_version, file_info, is_local, local_path, raw_stamp
+from interleaved_assets.io.storage import StorageOptions, content_version, file_info, is_local, locator_path, raw_stamp
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable, row_error
 
 _KEY: Final = b"interleaved_raw_shards"
@@ -20,8 +20,7 @@ _known: Final[dict[tuple[str, str, str], str]] = {}
 
 def with_raw_version(schema: pa.Schema, uri: str, size: int, version: str) -> pa.Schema:
     """Return ``schema`` with the size in bytes and the content version of the raw shard that its rows name."""
-    path = str(local_path(uri)) if is_local(uri) else uri  # as locators have it
-    return _with_versions(schema, {path: {"size": size, "version": version}})
+    return _with_versions(schema, {locator_path(uri): {"size": size, "version": version}})
 
 
 def with_raw_versions_of(schema: pa.Schema, others: Iterable[pa.Schema]) -> pa.Schema:

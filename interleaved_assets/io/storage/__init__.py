@@ -20,6 +20,7 @@ from interleaved_assets.io.storage.filesystem import is_file as is_file
 from interleaved_assets.io.storage.filesystem import is_local as is_local
 from interleaved_assets.io.storage.filesystem import join as join
 from interleaved_assets.io.storage.filesystem import local_path as local_path
+from interleaved_assets.io.storage.filesystem import locator_path as locator_path
 from interleaved_assets.io.storage.filesystem import remove_file as remove_file
 from interleaved_assets.io.storage.filesystem import storage_errors as storage_errors
 from interleaved_assets.io.storage.folders import files_in as files_in

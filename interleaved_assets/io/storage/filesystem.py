@@ -91,6 +91,11 @@ def local_path(uri: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(uri)))  # noqa: PTH100, PTH111 - Path.resolve would follow links
 
 
+def locator_path(uri: str) -> str:
+    """Return the path or URL of a file as locators have it: absolute, and without credentials."""
+    return str(local_path(uri)) if is_local(uri) else without_credentials(uri)
+
+
 def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[AbstractFileSystem, str]:
     """Return the filesystem of ``uri`` and the path in it. ``storage_options`` are for remote filesystems only.
 

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
-from interleaved_assets.io.storage.filesystem import is_chain, is_local, local_path
+from interleaved_assets.io.storage.filesystem import is_chain, is_local, local_path, locator_path
 from interleaved_assets.io.storage.options import SAME_STORAGE
-from interleaved_assets.model.shown import without_credentials
 
 
 def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
@@ -14,7 +13,7 @@ def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
 
     For a file that is a symbolic link, the folder of its content is included, as in the cache of Hugging Face.
     """
-    files = {place for uri in uris for place in (_absolute(uri), _target(uri))}
+    files = {place for uri in uris for place in (locator_path(uri), _target(uri))}
     return tuple(sorted({file.rpartition("/")[0] or "/" for file in files}))
 
 
@@ -53,11 +52,7 @@ def _split(uri: str) -> tuple[str, list[str]]:
 
 
 def _target(uri: str) -> str:
-    """Return the file that ``uri`` leads to, if it is a symbolic link; else the same as :func:`_absolute`."""
-    place = _absolute(uri)
+    """Return the file that ``uri`` leads to, if it is a symbolic link; else the same as :func:`locator_path`."""
+    place = locator_path(uri)
     is_link = is_local(uri) and os.path.islink(place)  # noqa: PTH114 - Path.is_symlink raises if access is denied
     return os.path.realpath(place) if is_link else place
-
-
-def _absolute(uri: str) -> str:
-    return str(local_path(uri)) if is_local(uri) else without_credentials(uri)

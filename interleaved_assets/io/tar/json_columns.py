@@ -210,9 +210,12 @@ def is_plain_value(value: Any, depth: int = 0) -> bool:
 
 def array_of(values: Sequence[Any], dtype: pa.DataType) -> pa.Array:
     """Return JSON values as an array of ``dtype``, which is JSON or fits them (see :meth:`Shape.fits`)."""
-    if is_json(dtype):
-        values = [None if value is None else json_text(value) for value in values]
-    return pa.array(values, dtype)
+    return pa.array([cell_of(value, dtype) for value in values] if is_json(dtype) else values, dtype)
+
+
+def cell_of(value: Any, dtype: pa.DataType) -> Any:
+    """Return a JSON value as a cell of a column of ``dtype``: its text in a column of JSON."""
+    return json_text(value) if value is not None and is_json(dtype) else value
 
 
 def is_json(dtype: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.rows.fill import materialize_parts
 from interleaved_assets.io.rows.reader import ShardReader, warn_absent
 from interleaved_assets.io.rows.referenced import is_by_reference
-from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of, is_local, local_path
+from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.tar.estimates import null_bytes
 from interleaved_assets.io.tar.groups import detected_layout
@@ -275,10 +275,8 @@ def _group_tables(shard: _OpenShard, schema: pa.Schema, options: ReadOptions) ->
     This is a separate generator, so that no reference to a group's data is left while the next group is read.
     """
     source, samples, layout = shard
-    path = str(local_path(source.uri)) if is_local(source.uri) else source.uri
     rows = TarRows(
         source,
-        path,
         schema,
         with_bytes=options.materialize,
         by_reference=options.by_reference and is_by_reference(schema),
@@ -290,6 +288,6 @@ def _group_tables(shard: _OpenShard, schema: pa.Schema, options: ReadOptions) ->
         rows.add(sample, document)
     table, points_elsewhere = rows.table(), rows.points_elsewhere
     del rows  # it holds the bytes of images, which the table has copied
-    for part in options.filled(table, path) if options.materialize and points_elsewhere else [table]:
+    for part in options.filled(table, source.uri) if options.materialize and points_elsewhere else [table]:
         # the sizes that samples were grouped by are rough
         yield from split_samples(part, options.max_batch_bytes)

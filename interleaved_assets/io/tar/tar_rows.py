@@ -13,6 +13,7 @@ from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
 from interleaved_assets.io.rows import content_types
 from interleaved_assets.io.rows.batches import binary_column
+from interleaved_assets.io.storage import locator_path
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.exact import LISTED, MODALITIES
@@ -24,7 +25,6 @@ from interleaved_assets.io.tar.samples import Sample
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.columns import BINARY_SIZE, METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.errors import row_error
-from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import is_unicode, source_ref_array
 
 logger = logging.getLogger(__name__)
@@ -43,10 +43,8 @@ class TarRows:
     Values that most rows have are kept in lists with an entry per row; values that few rows have, by row number.
     """
 
-    def __init__(
-        self, source: TarSource, path: str, schema: pa.Schema, *, with_bytes: bool, by_reference: bool = False
-    ) -> None:
-        self._source, self._path, self._schema, self._with_bytes = source, path, schema, with_bytes
+    def __init__(self, source: TarSource, schema: pa.Schema, *, with_bytes: bool, by_reference: bool = False) -> None:
+        self._source, self._schema, self._with_bytes = source, schema, with_bytes
         self._by_reference = by_reference
         self._keeps_leftovers = schema.get_field_index(UNREFERENCED_MEMBERS) >= 0
         self._positions: list[int] = []
@@ -137,7 +135,7 @@ class TarRows:
 
         has_offsets = self._source.has_offsets
         return source_ref_array(
-            without_credentials(self._path),
+            locator_path(self._source.uri),
             column(lambda place: place.name, pa.string()),
             column(lambda place: place.member.offset if place.member and has_offsets else None, pa.int64()),
             column(lambda place: place.member.size if place.member and has_offsets else None, pa.int64()),

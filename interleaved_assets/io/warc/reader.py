@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import IMAGE_URL, Block, BlockDocument, block_schema, block_tables
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
-from interleaved_assets.io.storage import StorageOptions, is_local, local_copy, local_path, open_input
+from interleaved_assets.io.storage import StorageOptions, local_copy, locator_path, open_input
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
@@ -23,7 +23,6 @@ from interleaved_assets.io.warc.page import PageBlock, parse_page
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import IncompleteShard, row_error
-from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import build_source_ref
 
 logger = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ def read_warc(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
         if not index.pages:
             logger.warning("%s: there is no page in it", uri)
         with path.open("rb") as file:
-            place = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
+            place = locator_path(uri)
             reading = _Reading(file, index, place, options, settings, notes)
             columns = _columns()
             if options.by_reference:

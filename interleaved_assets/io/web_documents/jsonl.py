@@ -4,7 +4,6 @@ import gzip
 import json
 import logging
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,9 +12,9 @@ from typing import IO, Any, Final, NamedTuple, cast
 import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import IMAGE_URL, BlockDocument, block_tables
-from interleaved_assets.io.storage import is_local, local_path, open_input
+from interleaved_assets.io.storage import locator_path, open_input
 from interleaved_assets.io.tar.documents import Document, read_document, too_large_document
-from interleaved_assets.io.tar.json_columns import is_json, json_text
+from interleaved_assets.io.tar.json_columns import cell_of
 from interleaved_assets.io.tar.layout import ID_COLUMN
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.reader import ReadOptions
@@ -32,7 +31,6 @@ from interleaved_assets.io.web_documents.image_store import find_images, with_im
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
-from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import build_source_ref, is_unicode
 
 logger = logging.getLogger(__name__)
@@ -90,9 +88,8 @@ def read_jsonl(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     own = [column for column in columns.schema() if column.name not in {*RESERVED_COLUMNS, *_OWN}]
     of_images = [(IMAGE_URL, pa.string()), *([(SIMILARITY, pa.float64())] if has_similarities else [])]
     types = pa.schema([*of_images, *own])
-    notes = Counter[str]() if options.notes is None else options.notes
     documents = _documents(uri, options, types, locators, has_store=store is not None)
-    for table in block_tables(documents, types, max_batch_bytes=options.max_batch_bytes, notes=notes):
+    for table in block_tables(documents, types, max_batch_bytes=options.max_batch_bytes, notes=options.notes):
         yield from with_images(table, uri, options, store)
 
 
@@ -107,7 +104,7 @@ def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
 def _documents(
     uri: str, options: ReadOptions, types: pa.Schema, locators: dict[str, str], *, has_store: bool
 ) -> Iterator[BlockDocument]:
-    path = str(local_path(uri)) if is_local(uri) else without_credentials(uri)
+    path = locator_path(uri)
     name = path.rpartition("/")[2]
     with _Lines(uri, options) as lines:
         for line in lines:
@@ -124,7 +121,7 @@ def _documents(
             yield BlockDocument(
                 document.own_id or sample_id_of(document.fields) or f"{name}:{line.number}",
                 blocks_of(lists, locators, has_store=has_store),
-                {column: _cell(value, types.field(column).type) for column, value in known.items()},
+                {column: cell_of(value, types.field(column).type) for column, value in known.items()},
                 document.error,
                 build_source_ref(path, None, *place),
             )
@@ -164,11 +161,7 @@ def _object(content: bytes) -> dict[str, Any] | None:
 
 
 def _cells(columns: Mapping[str, list[Any]], types: pa.Schema) -> dict[str, list[Any]]:
-    return {name: [_cell(value, types.field(name).type) for value in values] for name, values in columns.items()}
-
-
-def _cell(value: Any, dtype: pa.DataType) -> Any:
-    return json_text(value) if value is not None and is_json(dtype) else value
+    return {name: [cell_of(value, types.field(name).type) for value in values] for name, values in columns.items()}
 
 
 class _Lines:

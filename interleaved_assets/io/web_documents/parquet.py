@@ -8,14 +8,13 @@ import pyarrow as pa
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.rows.blocks import IMAGE_URL, BlockDocument, block_tables
-from interleaved_assets.io.storage import is_local, local_path
+from interleaved_assets.io.storage import locator_path
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.web_documents.blocks import UrlLists, blocks_of, sample_id_of
 from interleaved_assets.io.web_documents.image_store import find_images, with_images
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import ShardError, row_error
-from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.model.source_ref import build_source_ref
 
 _STEP_BYTES: Final = 2**26
@@ -137,7 +136,7 @@ def _documents(
     has_store: bool,
 ) -> Iterator[BlockDocument]:
     layout, most = options.layout, options.limits.max_document_bytes
-    path = str(local_path(source.uri)) if is_local(source.uri) else without_credentials(source.uri)
+    path = locator_path(source.uri)
     file, locator = path.rpartition("/")[2], build_source_ref(path)
     ids = [name for name in (layout.sample_id_field, _ID) if name is not None]
     columns = {layout.texts_field, layout.images_field, *kept, *ids, *_URL_COLUMNS}

@@ -1,6 +1,6 @@
 """Scoring of the documents and texts of a table, in batches on threads; NumPy releases the GIL in most of the work."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.rows.batches import sample_starts
+from interleaved_assets.io.rows.batches import split_samples
 from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
@@ -78,7 +78,8 @@ def score_documents(
     rows = rows.select(text_columns(rows.column_names, fields))
     # a view of a string has no length that Arrow counts
     texts = rows["text_content"].cast(pa.large_string())
-    batches = list(_batches(rows.set_column(rows.column_names.index("text_content"), "text_content", texts)))
+    rows = rows.set_column(rows.column_names.index("text_content"), "text_content", texts)
+    batches = list(split_samples(rows, _BATCH_BYTES, text_bytes(rows)))
     threads = min(threads or processors(), len(batches))
     if threads <= 1:
         tables = [_scored(batch, fields, scorers, schema) for batch in batches]
@@ -100,20 +101,6 @@ def text_columns(names: Sequence[str], fields: Sequence[str]) -> tuple[str, ...]
     roots = (root_of(names, path) for path in fields)
     own = (name for name in TEXT_COLUMNS if name != _TEXT_ERROR or name in names)
     return tuple(dict.fromkeys((*own, *(root for root in roots if root is not None))))
-
-
-def _batches(rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield the rows of whole samples, in tables of about :data:`_BATCH_BYTES` of text."""
-    starts = sample_starts(rows["sample_id"])
-    before = np.append(0, np.cumsum(text_bytes(rows)))
-    ends = np.append(starts[1:], rows.num_rows)
-    first = 0
-    while first < len(starts):
-        # the samples that end within a batch of the full size, and at least one
-        last = int(np.searchsorted(before[ends], before[starts[first]] + _BATCH_BYTES, side="right"))
-        last = max(last, first + 1)
-        yield rows.slice(int(starts[first]), int(ends[last - 1] - starts[first]))
-        first = last
 
 
 def _scored(
