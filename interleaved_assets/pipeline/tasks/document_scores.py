@@ -14,10 +14,10 @@ from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.scoring.protocol.registry import WORDS, document_fields, score_groups
+from interleaved_assets.scoring.protocol.registry import WORDS, document_fields, prepare_scorers, score_groups
 from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
-from interleaved_assets.scoring.protocol.texts import check_fields, prepare_text_scorers, score_documents, text_columns
+from interleaved_assets.scoring.protocol.texts import check_fields, score_documents, text_columns
 from interleaved_assets.settings import Settings
 
 _BATCH_BYTES: Final = 16 * 2**20
@@ -26,7 +26,7 @@ _BATCH_BYTES: Final = 16 * 2**20
 
 def prepare(settings: Settings) -> None:
     """Raise InterleavedError if a package or a list of words is missing."""
-    prepare_text_scorers(settings.documents)
+    prepare_scorers(settings.documents)
 
 
 def score(shard: ShardTask) -> Work:

@@ -19,9 +19,9 @@ from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.filter import Bounds, ImageFilter, outside
-from interleaved_assets.scoring.protocol.registry import score_groups
+from interleaved_assets.scoring.protocol.registry import prepare_scorers, score_groups
 from interleaved_assets.scoring.protocol.schema import scores_schema
-from interleaved_assets.scoring.protocol.score import prepare_scorers, score_batches
+from interleaved_assets.scoring.protocol.score import score_batches
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings

@@ -1,8 +1,9 @@
 """The registered scores: those that the settings turn on, and their columns, ranges and versions."""
 
 import json
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from interleaved_assets.model.columns import Column
 from interleaved_assets.scoring.protocol.scorer import (
@@ -43,6 +44,23 @@ def chosen_scorers(settings: "ScorerSettings") -> tuple[Scorer, ...]:
     """Return the scorers that ``settings`` turns on, in the order of registration."""
     names = [name for name in known_scorers(settings.section) if name in (*settings.scorers, WORDS)]
     return tuple(find_scorer(name) for name in names)
+
+
+class PreparedScorer(NamedTuple):
+    """A scorer with its settings applied, its lists read and its model loaded."""
+
+    scorer: Scorer
+    measure: Callable[[Any], Any]
+    """Measures one image, or for the section ``documents`` a batch of texts."""
+
+
+def prepare_scorers(settings: "ScorerSettings") -> tuple[PreparedScorer, ...]:
+    """Return the scorers that ``settings`` turns on, prepared.
+
+    Raises:
+        MissingDependency, SettingsError: a package, a model or a list of words is missing.
+    """
+    return tuple(PreparedScorer(one, one.prepare(settings)) for one in chosen_scorers(settings) if one.prepare)
 
 
 def _in_table(settings: "ScorerSettings") -> tuple[Scorer, ...]:

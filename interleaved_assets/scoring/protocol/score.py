@@ -4,7 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, NamedTuple, cast
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,8 @@ from interleaved_assets.scoring.images.decode import BgrImage, decode_opened, de
 from interleaved_assets.scoring.images.decoders import decoders_for_threads
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.images.size import aspect_ratio, displayed_size, image_size, open_header
-from interleaved_assets.scoring.protocol.registry import chosen_scorers
+from interleaved_assets.scoring.protocol.registry import PreparedScorer, prepare_scorers
 from interleaved_assets.scoring.protocol.schema import scores_schema
-from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Scorer
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
 _NO_SIZE: Final = (None, None, None)
@@ -31,13 +30,6 @@ _TASKS_PER_THREAD: Final = 8
 
 Shown = Callable[[str, Mapping[str, object]], bool]
 """Says whether an image gets a thumbnail, from the id of its sample and what was measured before, by column."""
-
-
-class PreparedScorer(NamedTuple):
-    """A scorer with its settings applied and its model loaded."""
-
-    scorer: Scorer
-    measure: MeasureFunction
 
 
 def score_images(
@@ -129,15 +121,6 @@ def _asked(shown: Shown | None, sample_id: str, names: Sequence[str]) -> Callabl
     return None if shown is None else lambda values: shown(sample_id, dict(zip(names, values, strict=False)))
 
 
-def prepare_scorers(settings: ScoringSettings) -> tuple[PreparedScorer, ...]:
-    """Return the scorers that ``settings`` turns on, with their models loaded."""
-    return tuple(
-        PreparedScorer(scorer, cast("MeasureFunction", scorer.prepare(settings)))  # those of [scoring] measure images
-        for scorer in chosen_scorers(settings)
-        if scorer.prepare
-    )
-
-
 def score_image(
     data: Buffer,
     scorers: Sequence[PreparedScorer],
@@ -184,7 +167,7 @@ def _measure(prepared: PreparedScorer, image: BgrImage | Buffer | None, errors: 
     if image is not None:
         try:
             with one_image(prepared.scorer.name):
-                measured = prepared.measure(image)  # type: ignore[arg-type]  # of_bytes says which of the two
+                measured = prepared.measure(image)
             return measured if isinstance(measured, tuple) else (measured,)
         except ImageError as error:
             errors.append(error.error)

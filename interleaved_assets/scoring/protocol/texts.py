@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,8 @@ from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.scoring.protocol.long_texts import parts_of, text_bytes
-from interleaved_assets.scoring.protocol.registry import chosen_scorers, document_fields, needed_fields
+from interleaved_assets.scoring.protocol.registry import PreparedScorer, document_fields, needed_fields, prepare_scorers
 from interleaved_assets.scoring.protocol.schema import scores_schema
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Scorer
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.texts.batch import TextBatch
 
@@ -27,22 +26,6 @@ _BATCH_BYTES: Final = 3 * 2**18
 run Python meanwhile, and with more, the arrays leave a processor's cache. A larger document is a batch."""
 MOST_DOCUMENT_BYTES: Final = 4 * 2**20
 """Bytes of text that scorers other than those of the whole measure at once, which bounds their memory."""
-
-
-class PreparedTextScorer(NamedTuple):
-    """A scorer of texts with its settings applied, its lists read and its model loaded."""
-
-    scorer: Scorer
-    measure: MeasureTexts
-
-
-def prepare_text_scorers(settings: DocumentSettings) -> tuple[PreparedTextScorer, ...]:
-    """Return the scorers of texts that ``settings`` turns on.
-
-    Raises:
-        MissingDependency, SettingsError: a package, or a list of words, is missing.
-    """
-    return tuple(PreparedTextScorer(one, one.prepare(settings)) for one in chosen_scorers(settings) if one.prepare)
 
 
 def score_documents(
@@ -73,7 +56,7 @@ def score_documents(
     settings = settings or DocumentSettings()
     check_fields(rows.schema, settings)
     schema = scores_schema(settings)
-    scorers = prepare_text_scorers(settings)
+    scorers = prepare_scorers(settings)
     fields = document_fields(settings)
     rows = rows.select(text_columns(rows.column_names, fields))
     # a view of a string has no length that Arrow counts
@@ -103,9 +86,7 @@ def text_columns(names: Sequence[str], fields: Sequence[str]) -> tuple[str, ...]
     return tuple(dict.fromkeys((*own, *(root for root in roots if root is not None))))
 
 
-def _scored(
-    rows: pa.Table, fields: Sequence[str], scorers: Sequence[PreparedTextScorer], schema: pa.Schema
-) -> pa.Table:
+def _scored(rows: pa.Table, fields: Sequence[str], scorers: Sequence[PreparedScorer], schema: pa.Schema) -> pa.Table:
     batch = TextBatch(rows, fields)
     errors: list[str] = []
     if text_bytes(rows).sum() <= MOST_DOCUMENT_BYTES:
@@ -124,7 +105,7 @@ def _scored(
 
 
 def _measured(
-    batch: TextBatch, scorers: Sequence[PreparedTextScorer], schema: pa.Schema, errors: list[str]
+    batch: TextBatch, scorers: Sequence[PreparedScorer], schema: pa.Schema, errors: list[str]
 ) -> dict[str, pa.Array]:
     """Return the columns of these scorers; the errors of those that fail are appended to ``errors``."""
     columns: dict[str, pa.Array] = {}
@@ -145,7 +126,7 @@ def _measured(
 def _measured_in_parts(
     rows: pa.Table,
     fields: Sequence[str],
-    scorers: Sequence[PreparedTextScorer],
+    scorers: Sequence[PreparedScorer],
     schema: pa.Schema,
     errors: list[str],
 ) -> dict[str, pa.Array]:
