@@ -73,7 +73,7 @@ def file_versions(settings: ClipSettings, options: StorageOptionsByScheme | None
     versions = {}
     for name, uri in _files(settings):
         with setting_errors(name):
-            versions[name] = content_version(uri, options_of(uri, options))
+            versions[name] = file_version(uri, options_of(uri, options))
     return versions
 
 
@@ -115,7 +115,7 @@ def model_fingerprint(
     return _digest([_model_facts(settings), files, precision, resize])
 
 
-def content_version(uri: str, storage_options: StorageOptions = None) -> str:
+def file_version(uri: str, storage_options: StorageOptions = None) -> str:
     """Hash a file's content; for a file in a store its size and ETag, so that gigabytes need not be fetched."""
     if is_local(uri):
         path = local_path(uri)

@@ -5,7 +5,7 @@ import pytest
 
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.scoring.clip.identity import (
-    content_version,
+    file_version,
     file_versions,
     model_fingerprint,
     version_settings,
@@ -94,20 +94,20 @@ def test_a_folder_with_a_model_counts_by_its_files(tmp_path: Path) -> None:
 def test_a_remote_file_counts_by_what_its_store_says() -> None:
     fs = fsspec.filesystem("memory")
     fs.pipe_file("/clip-identity/a.pt", b"123")
-    before = content_version("memory://clip-identity/a.pt")
-    assert content_version("memory://clip-identity/a.pt") == before
+    before = file_version("memory://clip-identity/a.pt")
+    assert file_version("memory://clip-identity/a.pt") == before
     fs.pipe_file("/clip-identity/a.pt", b"1234")
-    assert content_version("memory://clip-identity/a.pt") != before
+    assert file_version("memory://clip-identity/a.pt") != before
     assert ClipSettings(pretrained="memory://clip-identity/a.pt").checkpoint == "memory://clip-identity/a.pt"
 
 
 def test_an_object_counts_by_what_s3_says_without_being_fetched(s3_server: S3Server, bucket: str) -> None:
     for content in (b"123", b"456"):
         s3_server.fs.pipe_file(f"{bucket}/a.pt", content)
-        found = {content_version(f"{bucket}/a.pt", s3_server.storage_options) for _ in range(2)}
+        found = {file_version(f"{bucket}/a.pt", s3_server.storage_options) for _ in range(2)}
         assert len(found) == 1
     s3_server.fs.pipe_file(f"{bucket}/a.pt", b"123")
-    assert {content_version(f"{bucket}/a.pt", s3_server.storage_options)} != found
+    assert {file_version(f"{bucket}/a.pt", s3_server.storage_options)} != found
 
 
 def test_a_missing_file_is_named(files: ClipSettings, tmp_path: Path) -> None:
