@@ -37,6 +37,10 @@ _IMPORTED: Final = [
     "interleaved_assets.pipeline.run.many",
     "interleaved_assets.reporting.shard.stored_pictures",
     *TASK_MODULES,
+    # modules that the work imports when it begins; one that is not installed is left out
+    "pandas",  # pyarrow imports it with the first array that it makes of Python values
+    "zxingcpp",
+    "jinja2",
 ]
 """Modules that the process has from which workers are forked. All workers together load them once."""
 _AHEAD: Final = 2
@@ -83,6 +87,9 @@ class OnProcesses(Generic[Result]):
 @cache
 def _pool(processes: int) -> ProcessPool:
     """Return the workers of this process. They are kept, since a run has a step for each stage."""
+    # milliseconds for which Arrow's allocator keeps freed memory: by default longer, which takes 50 to 100 MB a worker;
+    # with 0, memory of large batches is got from the system for each batch anew
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
     return ProcessPool(processes, initializer=_begin, context=context)
