@@ -23,8 +23,6 @@ FAILED, INTERRUPTED, READER_GONE = 2, 130, 141
 _NOT_WRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of writing to a file that is open."""
 
-_AGAIN_SECONDS: Final = 0.05
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit code: 0 done, 1 nothing found or not sound, 2 an error, 130 Ctrl-C.
@@ -39,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check_folder()
         _check_arguments(given)
-        with interrupts_arrive():
+        with _ended_by_sigterm():
             code = interleaved.main(given, prog_name="interleaved", standalone_mode=False)
             if sys.stdout is not None:  # it is None if closed with >&-
                 sys.stdout.flush()
@@ -71,27 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def interrupts_arrive() -> Iterator[None]:
-    """Let SIGTERM end a command as SIGINT does, and send SIGINT again if Python drops the exception that it raised.
-
-    Python raises the exception between any two instructions of the main thread. In a finalizer or a callback of a weak
-    reference it is printed and ignored, and the command would go on.
-    """
-    before = sys.unraisablehook
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a command as SIGINT does."""
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
-
-    def hook(dropped: "sys.UnraisableHookArgs") -> None:
-        if issubclass(dropped.exc_type, Exception):
-            before(dropped)
-        else:  # sent from another thread, and later: here it would be dropped once more
-            threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-    sys.unraisablehook = hook
     try:
         yield
     finally:
-        sys.unraisablehook = before
         if is_main:
             signal.signal(signal.SIGTERM, handler)
 
