@@ -8,7 +8,6 @@ from interleaved_assets.reporting.documents.document import ShownDocument, Shown
 from interleaved_assets.reporting.wording.prose import escaped_bytes
 from interleaved_assets.scoring.images.thumbnail import SIDE, SMALL_SIDE, smaller_thumbnail
 
-_SMALLEST_PICTURE: Final = 1600
 PAGE_BYTES: Final = 4_500_000
 """Most bytes of the documents on a page of up to :data:`FREE_DOCUMENTS`. More documents may have more in proportion."""
 FREE_DOCUMENTS: Final = 200
@@ -21,20 +20,17 @@ _DOCUMENT_BYTES, _ROW_BYTES, _IMAGE_BYTES, _SCORE_BYTES, _DROP_BYTES, _BLOCK_BYT
 def fit_documents(documents: Sequence[ShownDocument], page_bytes: int = PAGE_BYTES) -> list[ShownDocument]:
     """Return the documents, made smaller if a page of up to :data:`FREE_DOCUMENTS` would exceed ``page_bytes``.
 
-    If smaller pictures are not enough, long texts are cut, the longest ones most, and rows of the largest documents are
-    left out, kept rows at the end first. Then pictures become smaller: 128 pixels, or else 80.
+    If smaller pictures are not enough, long texts are cut, the longest ones most. Then pictures become smaller: 128
+    pixels, or else 80. In the end rows of the largest documents are left out, kept rows at the end first.
     """
     limit = page_bytes * max(1, len(documents) / FREE_DOCUMENTS)
     found = list(documents)
-    if _total(found, _item_size) <= limit:
-        return found
-    if _total(found, _smallest_size) > limit:
+    if _total(found) > limit and _total(_with_smaller_pictures(found, SMALL_SIDE)) > limit:
         found = _with_shorter_texts(found, limit / 2)
-        found = _with_fewer_rows(found, limit, _smallest_size)
     for side in (SIDE, SMALL_SIDE):
-        if _total(found, _item_size) > limit:
+        if _total(found) > limit:
             found = _with_smaller_pictures(found, side)
-    return _with_fewer_rows(found, limit, _item_size)
+    return _with_fewer_rows(found, limit)
 
 
 def fair_cap(sizes: Sequence[float], room: float) -> float:
@@ -47,35 +43,26 @@ def fair_cap(sizes: Sequence[float], room: float) -> float:
     return max(ordered, default=0)
 
 
-ItemSize = Callable[[ShownRow], float]
-"""A function that returns an upper estimate of the bytes of HTML of a row."""
+def _total(documents: Sequence[ShownDocument]) -> float:
+    return sum(map(_size, documents))
 
 
-def _total(documents: Sequence[ShownDocument], item_size: ItemSize) -> float:
-    return sum(_size(document, item_size) for document in documents)
-
-
-def _size(document: ShownDocument, item_size: ItemSize) -> float:
+def _size(document: ShownDocument) -> float:
     """Return an upper estimate of the bytes of HTML of a document."""
     own = 5 * len(document.sample_id) + escaped_bytes(document.fields_text) + len(document.scores) * _SCORE_BYTES
     own += escaped_bytes(document.measured_text)
     own += _DROP_BYTES if document.drop else 0
-    return _DOCUMENT_BYTES + own + sum(map(item_size, document.items))
+    return _DOCUMENT_BYTES + own + sum(map(_item_size, document.items))
 
 
 def _item_size(item: ShownRow) -> float:
+    """Return an upper estimate of the bytes of HTML of a row."""
     size: float = _ROW_BYTES + _SCORE_BYTES * len(item.scores) + (_IMAGE_BYTES if item.modality == "image" else 0)
     text = item.text or ""
     size += escaped_bytes(text) + _BLOCK_BYTES * text.count("\n")
     size += len(item.picture or b"") * 4 / 3
     size += sum(escaped_bytes(said[:300]) for said in (item.name, item.error or "", item.nearest or "", *item.changes))
     return size + (_DROP_BYTES + escaped_bytes(item.drop.detail[:300]) if item.drop else 0)
-
-
-def _smallest_size(item: ShownRow) -> float:
-    """Return the size of a row whose picture is as small as possible."""
-    picture = len(item.picture or b"") * 4 / 3
-    return _item_size(item) - max(picture - _SMALLEST_PICTURE, 0)
 
 
 def _changed(documents: Sequence[ShownDocument], change: Callable[[ShownRow], ShownRow]) -> list[ShownDocument]:
@@ -102,23 +89,20 @@ def _with_shorter_texts(documents: Sequence[ShownDocument], limit: float) -> lis
     return _changed(documents, shorter)
 
 
-def _with_fewer_rows(documents: Sequence[ShownDocument], limit: float, item_size: ItemSize) -> list[ShownDocument]:
-    sizes = [_size(document, item_size) for document in documents]
+def _with_fewer_rows(documents: Sequence[ShownDocument], limit: float) -> list[ShownDocument]:
+    sizes = [_size(document) for document in documents]
     if sum(sizes) <= limit:
         return list(documents)
     room = fair_cap(sizes, limit)
-    return [
-        _cut(document, room, item_size) if size > room else document
-        for document, size in zip(documents, sizes, strict=True)
-    ]
+    return [_cut(document, room) if size > room else document for document, size in zip(documents, sizes, strict=True)]
 
 
-def _cut(document: ShownDocument, room: float, item_size: ItemSize) -> ShownDocument:
+def _cut(document: ShownDocument, room: float) -> ShownDocument:
     """Return ``document`` with the rows that fit: dropped rows stay before others, earlier rows before later ones."""
-    room -= _size(replace(document, items=()), item_size)
+    room -= _size(replace(document, items=()))
     shown = set()
     for place in sorted(range(len(document.items)), key=lambda place: (document.items[place].drop is None, place)):
-        room -= item_size(document.items[place])
+        room -= _item_size(document.items[place])
         if room < 0:
             break
         shown.add(place)
