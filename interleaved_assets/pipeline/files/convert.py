@@ -205,5 +205,4 @@ def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | Non
         raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")
     if known is not None and (known.uri, known.stamp) == (file.uri, stamp):
         return known
-    version = content_version(file.uri, stamp, options, like=known.version if known else "")
-    return RawSource(uri=file.uri, size=file.size, stamp=stamp, version=version)
+    return RawSource(uri=file.uri, size=file.size, stamp=stamp, version=content_version(file.uri, stamp, options))
