@@ -19,8 +19,7 @@ from interleaved_assets.io import InterleavedWebdatasetReader
 from interleaved_assets.io.storage import exists, filesystem
 from interleaved_assets.io.storage.options import find_unlisted
 from interleaved_assets.model.errors import InterleavedError, OptionError, SettingsError
-from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.status.status import shard_statuses
+from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, run_chain
 from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
@@ -221,7 +220,7 @@ def test_the_chain_leaves_no_canary_anywhere(
     with dg.DagsterInstance.ephemeral() as instance:
         assert not run_chain(instance, settings, ["a", "b"]).success
         events = [entry.to_json() for run in instance.get_runs() for entry in instance.all_logs(run.run_id)]
-    statuses = dict(shard_statuses(list_raw_shards(settings.storage), settings, {}))
+    statuses = list(read_dataset_status(settings).shards())
     assert len(events) > len(STAGES)
     for arguments in (["trace", "one"], ["trace", "--tar", str(tmp_path / "out/tars/a.tar")]):
         main(["--settings", str(tmp_path / "interleaved.toml"), *arguments])

@@ -55,7 +55,7 @@ def test_a_changed_option_of_ones_own_format_makes_its_shards_stale_and_no_other
             take_through(stage, key, settings)
     changed = project(tmp_path, "[reading.lines]\nmin_characters = 10\n")
     dataset = read_dataset_status(changed)
-    assert {key: dataset.find_status(key).text for key in keys} == {
+    assert {key: dataset.look(key).status.text for key in keys} == {
         "poem.txt": "normalized stale: reading.lines changed",
         "tar": "complete",
     }

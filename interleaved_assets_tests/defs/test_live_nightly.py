@@ -12,7 +12,8 @@ from dagster import RunsFilter
 
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.status.status import CURRENT, shard_statuses
+from interleaved_assets.pipeline.status.dataset_status import status_of_raws
+from interleaved_assets.pipeline.status.status import CURRENT
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
@@ -67,8 +68,8 @@ def ticks(live: LiveDagster) -> list[dict[str, Any]]:
 def statuses(folder: Path) -> dict[str, str]:
     """The status of each shard under the settings in the file now."""
     settings = load_settings(folder / "interleaved.toml")
-    found = shard_statuses(list_raw_shards(settings.storage), settings, {})
-    return {key: status.text for key, status in found if status}
+    found = status_of_raws(list_raw_shards(settings.storage), settings, {})
+    return {shard.key: shard.status.text for shard in found.shards()}
 
 
 def all_current(live: LiveDagster, folder: Path) -> bool:

@@ -24,7 +24,8 @@ from interleaved_assets.pipeline.run.record import RAW_SHARDS, Counts, OutputFil
 from interleaved_assets.pipeline.run.stage import Work
 from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
-from interleaved_assets.pipeline.status.status import CurrentStages, shard_statuses
+from interleaved_assets.pipeline.status.dataset_status import status_of_raws
+from interleaved_assets.pipeline.status.status import CurrentStages
 from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
@@ -81,8 +82,8 @@ def test_definitions_load_and_only_the_step_fails(
         assert len(lines) == 2
         assert [materialized(instance, name) for name in (*BEFORE, "clip_scores")] == [{"a"}] * len(BEFORE) + [set()]
     # due shards are still found
-    ((key, found),) = shard_statuses(list_raw_shards(settings.storage), settings, {})
-    assert (key, found and found.text) == ("a", "no clip_scores")
+    (found,) = status_of_raws(list_raw_shards(settings.storage), settings, {}).shards()
+    assert (found.key, found.status.text) == ("a", "no clip_scores")
 
 
 def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(

@@ -56,7 +56,7 @@ def test_a_look_at_all_shards_reads_their_records_and_lists_the_rest(settings: S
         requests_of(settings, key)
     with counted_requests() as requests:
         dataset = read_dataset_status(settings)
-        assert [dataset.find_status(key) for key in KEYS] == [COMPLETE] * len(KEYS)
+        assert [shard.status for shard in dataset.shards()] == [COMPLETE] * len(KEYS)
     records = [
         request
         for request in requests
@@ -75,7 +75,7 @@ def test_an_output_that_was_replaced_after_the_listing_of_a_look(settings: Setti
     assert set(dataset.valid_records(KEYS[0])) == set(stage_dag(settings))
     with atomic_output(settings.storage.shard(KEYS[0]).output("filtered"), settings.storage.options) as out:
         out.write(b"another")
-    assert read_dataset_status(settings).find_status(KEYS[0]).text == "no filtered"
+    assert read_dataset_status(settings).look(KEYS[0]).status.text == "no filtered"
 
 
 def test_rows_by_reference_in_a_bucket(settings: Settings, s3_environment: S3Server) -> None:
@@ -85,7 +85,7 @@ def test_rows_by_reference_in_a_bucket(settings: Settings, s3_environment: S3Ser
     by_reference = settings.model_copy(update={"storage": storage})
     referenced = requests_of(by_reference, KEYS[0])
     assert s3_environment.fs.cat_file(settings.storage.shard(KEYS[0]).output("final_tars")) == expected
-    assert read_dataset_status(by_reference).find_status(KEYS[0]) == COMPLETE
+    assert read_dataset_status(by_reference).look(KEYS[0]).status == COMPLETE
     # a stage that reads images looks at the raw shard before and after, and reads it
     more = {name: len(referenced[name]) - len(copied[name]) for name in referenced}
     assert {name: count for name, count in more.items() if count > 4} == {}

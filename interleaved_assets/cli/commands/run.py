@@ -136,16 +136,13 @@ def _due(dataset: "DatasetStatus") -> list[str]:
     """Return the keys of the shards that are not current, and have a raw shard."""
     from interleaved_assets.cli.terminal.console import print_error
     from interleaved_assets.model.errors import StorageError
-    from interleaved_assets.pipeline.run.threads import READERS, parallel_map
-    from interleaved_assets.pipeline.status.status import COMPLETE, State
+    from interleaved_assets.pipeline.status.status import State
 
     if dataset.raws is None:
         raise StorageError(dataset.problem)
     if dataset.problem:
         print_error(f"interleaved: shards in a folder are not seen: {dataset.problem}")
-    statuses = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
-    found = zip(dataset.keys, statuses, strict=True)
-    return [key for key, status in found if status != COMPLETE and status.state is not State.VANISHED]
+    return [shard.key for shard in dataset.shards() if shard.status.state not in (State.COMPLETE, State.VANISHED)]
 
 
 def _outcome(one: "ShardOutcome") -> str:

@@ -27,7 +27,6 @@ def status_command(file: str | None, *, as_json: bool) -> int:
     from rich.table import Table
 
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
-    from interleaved_assets.pipeline.run.threads import READERS, parallel_map
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
     from interleaved_assets.pipeline.status.due import stages_due
@@ -43,10 +42,9 @@ def status_command(file: str | None, *, as_json: bool) -> int:
     stages = stage_dag(settings)
     statuses: dict[str, Status] = {}
     with progress("comparing shards", len(dataset.keys), out, as_json=as_json, lines=True) as advance:
-        found = parallel_map(dataset.find_status, dataset.keys, threads=READERS)
-        for key, status in zip(dataset.keys, found, strict=True):
+        for shard in dataset.shards():
             advance()
-            statuses[key] = status
+            statuses[shard.key] = shard.status
     if as_json:
         for key, status in statuses.items():
             why = "" if status == COMPLETE else status.text
@@ -88,7 +86,7 @@ def _failures(dataset: "DatasetStatus", statuses: "Mapping[str, Status]") -> lis
         lines.append(f"{key} failed at {status.stage}{when}: {dataset.problem_of(key, status)}")
     if left := len(failed) - len(lines):
         lines.append(f"… and {left:,} more failed shards; interleaved status --json has all of them")
-    before = [key for key in failed if FINAL_TARS in dataset.recorded.get(key, ())]
+    before = [key for key in failed if FINAL_TARS in (dataset.recorded or {}).get(key, ())]
     return [*lines, *([tars_from_before(before)] if before else [])]
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from typing import Final, NamedTuple, TypeVar
@@ -35,12 +35,12 @@ from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_fo
 from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources, values_of_shard
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
 from interleaved_assets.pipeline.release.verify import compare_file, verify_release
-from interleaved_assets.pipeline.run.record import Counts, OutputFile, Record
+from interleaved_assets.pipeline.run.record import Counts, OutputFile
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
-from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
-from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages, State, Status
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, ShardState, read_dataset_status
+from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages
 from interleaved_assets.settings import Settings, StorageSettings
 
 INDEX_FILE: Final = "wids.json"
@@ -67,14 +67,6 @@ class Release(NamedTuple):
     """URI of its manifest below the output root."""
     folder: str
     """The folder with its index and its card, and with its tars if they were copied."""
-
-
-class _Shard(NamedTuple):
-    """A shard with its status, and its records if it is current."""
-
-    key: str
-    status: Status
-    records: Mapping[str, Record]
 
 
 def make_release(
@@ -197,11 +189,13 @@ def _watched(
 
 def _current_shards(
     dataset: DatasetStatus, watch: Watch | None, *, incomplete: bool
-) -> tuple[list[_Shard], dict[str, str]]:
+) -> tuple[list[ShardState], dict[str, str]]:
     """Return the current shards, and by key the reason why each other shard is left out."""
     if dataset.problem:
         raise StorageError(f"no release without a look at the raw shards: {dataset.problem}")
-    found = _watched(watch, "comparing shards", lambda key: _look(dataset, key), dataset.keys, READERS)
+    found = _watched(watch, "comparing shards", dataset.look, dataset.keys, READERS)
+    if refused := next((shard.error for shard in found if isinstance(shard.error, StorageError)), None):
+        raise refused
     current = [shard for shard in found if shard.status == COMPLETE]
     others = {shard.key: shard.status.text for shard in found if shard.status != COMPLETE}
     if others and not incomplete:
@@ -217,7 +211,7 @@ def _current_shards(
     return current, others
 
 
-def _same_documents(shards: Iterable[_Shard]) -> list[list[str]]:
+def _same_documents(shards: Iterable[ShardState]) -> list[list[str]]:
     """Return sorted groups of shard keys that have a final tar with the same bytes, and so the same documents.
 
     A final tar does not name its raw shard, so a renamed or compressed copy of a raw shard gives the same final tar.
@@ -243,17 +237,9 @@ def _has_duplicates(duplicates: list[list[str]]) -> OptionError:
     )
 
 
-def _look(dataset: DatasetStatus, key: str) -> _Shard:
-    try:
-        records = dataset.valid_records(key)
-        return _Shard(key, dataset.status(key, records), records)
-    except ShardError as error:
-        return _Shard(key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}"), {})
-
-
 def _manifest(
     name: str,
-    shards: Sequence[_Shard],
+    shards: Sequence[ShardState],
     hashes: Iterable[str],
     left_out: dict[str, str],
     duplicates: list[list[str]],
@@ -293,7 +279,7 @@ def _manifest(
     )
 
 
-def _sha256(shard: _Shard, tar: OutputFile, storage: StorageSettings) -> str:
+def _sha256(shard: ShardState, tar: OutputFile, storage: StorageSettings) -> str:
     """Return the SHA-256 of a tar, which records lack, once its content is known to be the recorded one."""
     xxh3, sha256 = file_hashes(tar.uri, storage.options)
     if xxh3 != tar.checksum:
@@ -310,7 +296,7 @@ def _changed(key: str, uri: str, folder: str = "") -> ShardError:
 
 
 def _released(
-    shard: _Shard, role: str, tar: OutputFile, sha256: str, storage: StorageSettings, above: str
+    shard: ShardState, role: str, tar: OutputFile, sha256: str, storage: StorageSettings, above: str
 ) -> ReleasedTar:
     record = shard.records[FINAL_TARS]
     return ReleasedTar(
@@ -324,12 +310,12 @@ def _released(
     )
 
 
-def _tars_of(shard: _Shard) -> dict[str, OutputFile]:
+def _tars_of(shard: ShardState) -> dict[str, OutputFile]:
     """Return the final tars by role: one, or the parts."""
     return shard.records[FINAL_TARS].rows_files
 
 
-def _counts_of(shard: _Shard, role: str) -> Counts:
+def _counts_of(shard: ShardState, role: str) -> Counts:
     """Return the counts of one of the final tars."""
     record = shard.records[FINAL_TARS]
     return record.parts.get(role, record.counts_out)
@@ -357,7 +343,7 @@ def _checked_folder(to: str, storage: StorageSettings) -> str:
 
 
 def _copy_tars(
-    shards: Iterable[_Shard],
+    shards: Iterable[ShardState],
     manifest: Manifest,
     storage: StorageSettings,
     folder: str,

@@ -1,9 +1,9 @@
-"""The status of every shard of the data set, from one listing of the raw root and one listing of records per stage."""
+"""The status of shards: of every shard of the data set, from listings, or of some raw shards."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from interleaved_assets.model.errors import InterleavedError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawShard, list_raw_files
@@ -11,11 +11,13 @@ from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.run.failures import Failure, read_failures
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import (
+    NOT_LISTED,
     Stamps,
     list_outputs,
     read_valid_records,
     recorded_stages,
 )
+from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages, State, Status
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -25,6 +27,17 @@ VANISHED: Final = Status(
 VANISHED_UNUSED: Final = Status(
     State.VANISHED, "vanished: the raw shard is gone, nothing was made of it; interleaved forget removes its partition"
 )
+
+
+class ShardState(NamedTuple):
+    """A shard with its status and its valid records."""
+
+    key: str
+    status: Status
+    records: Mapping[str, Record]
+    """By stage; empty if they cannot be read."""
+    error: InterleavedError | None = None
+    """The reason why the records cannot be read; the status has it too."""
 
 
 def _not_hidden(_: str) -> bool:
@@ -37,35 +50,48 @@ class DatasetStatus:
 
     Attributes:
         raws: the raw shards by key; None if the raw root could not be listed.
-        recorded: by shard, the stages that have a record.
+        recorded: by shard, the stages that have a record; None if that was not listed.
         failed: by stage, the shards whose last run failed, as far as Dagster knows.
         failures: by stage and shard, the stored failures that concern the present raw shard.
         problem: the error if the raw root or a folder of it could not be listed, else empty.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
-        listed: the stamps of outputs in a bucket.
+        listed: the stamps of outputs in a bucket, if they were listed.
         may_be_hidden: whether the raw shard with a key may be in a folder that cannot be listed.
     """
 
     storage: StorageSettings
     stages: CurrentStages
     raws: Mapping[str, RawShard] | None
-    recorded: Mapping[str, list[str]]
-    keys: list[str]
+    recorded: Mapping[str, list[str]] | None
+    keys: Sequence[str]
     failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     failures: Mapping[str, Mapping[str, Failure]] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    listed: Stamps = field(default_factory=dict)
+    listed: Stamps = field(default_factory=lambda: NOT_LISTED)
     may_be_hidden: Callable[[str], bool] = _not_hidden
 
     def valid_records(self, key: str) -> dict[str, Record]:
-        """Return the shard's valid records by stage; only records that were listed are read."""
-        return read_valid_records(self.storage.shard(key), self.recorded.get(key, ()), self.listed)
+        """Return the shard's valid records by stage; of a listing, only records that it has are read."""
+        stages = self.stages.stages if self.recorded is None else self.recorded.get(key, ())
+        return read_valid_records(self.storage.shard(key), stages, self.listed)
+
+    def look(self, key: str) -> ShardState:
+        """Return the shard's records and the status that follows from them: ``unreadable`` if they cannot be read."""
+        try:
+            records = self.valid_records(key)
+        except InterleavedError as error:
+            return ShardState(key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}"), {}, error)
+        return ShardState(key, self.status(key, records), records)
+
+    def shards(self) -> Iterator[ShardState]:
+        """Yield :meth:`look` of every shard, in the order of the keys; many are read at a time."""
+        return parallel_map(self.look, self.keys, threads=READERS)
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
         """Return the status of the shard with these valid records."""
         if self._has_vanished(key):
-            return VANISHED if self.recorded.get(key) else VANISHED_UNUSED
+            return VANISHED if (self.recorded or {}).get(key) else VANISHED_UNUSED
         return next(iter(self.not_current(key, records).values()), COMPLETE)
 
     def problem_of(self, key: str, status: Status) -> str:
@@ -78,13 +104,6 @@ class DatasetStatus:
     def failure_of(self, key: str, status: Status) -> Failure | None:
         """Return the stored failure of a shard of this status, if there is one, else None."""
         return self.failures.get(status.stage or "", {}).get(key)
-
-    def find_status(self, key: str) -> Status:
-        """Return the status of the shard, from its records; ``unreadable`` with the reason if they cannot be read."""
-        try:
-            return self.status(key, self.valid_records(key))
-        except InterleavedError as error:
-            return Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
 
     def not_current(self, key: str, records: Mapping[str, Record]) -> dict[str, Status]:
         """Return the reason for each stage that is not current; none for a vanished shard, which no run can mend."""
@@ -145,3 +164,18 @@ def read_dataset_status(
         listed=listed,
         may_be_hidden=may_be_hidden,
     )
+
+
+def status_of_raws(
+    raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str], *, all_shards: bool = False
+) -> DatasetStatus:
+    """Return the same for these raw shards, without a listing of records, and without failures.
+
+    Args:
+        raws: the shards, as they are now.
+        versions: content versions of raw shards by key, as far as known.
+        all_shards: whether ``raws`` are all or most of the data set: outputs in a bucket are listed then.
+    """
+    stages, by_key = CurrentStages.of(settings), {raw.key: raw for raw in raws}
+    listed = list_outputs(settings.storage, stages.stages.values()) if all_shards else NOT_LISTED
+    return DatasetStatus(settings.storage, stages, by_key, None, [*by_key], versions=versions, listed=listed)

@@ -1,15 +1,20 @@
 """The shards that need a run, and the reason: from the records, and from the orchestrator's knowledge of past runs."""
 
+import logging
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw.listing import RawShard
 from interleaved_assets.pipeline.stages.dag import StageDag
-from interleaved_assets.pipeline.status.status import COMPLETE, State, Status, shard_statuses
+from interleaved_assets.pipeline.status.dataset_status import status_of_raws
+from interleaved_assets.pipeline.status.status import COMPLETE, State, Status
 from interleaved_assets.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 
 class KnownRuns(NamedTuple):
@@ -52,12 +57,13 @@ def due_shards(
     Args:
         at_most: number of due shards after which the rest of ``raws`` is left out.
         until: value of ``time.monotonic()`` after which the rest of ``raws`` is left out.
-        all_shards: whether ``raws`` are all or most of the data set, as for ``shard_statuses``.
+        all_shards: whether ``raws`` are all or most of the data set, as for :func:`.status_of_raws`.
     """
     due = Due({}, set(), set())
     free = (raw for raw in raws if raw.key not in progress.busy)
-    for key, status in shard_statuses(free, settings, versions, all_shards=all_shards):
-        if status is None:
+    for key, status, _, error in status_of_raws(free, settings, versions, all_shards=all_shards).shards():
+        if isinstance(error, StorageError):
+            logger.warning("shard %s is left out: %s", key, error)
             due.refused.add(key)
             continue
         if status == COMPLETE:

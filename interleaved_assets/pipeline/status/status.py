@@ -2,19 +2,17 @@
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
+from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, seems_same
 from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
-from interleaved_assets.pipeline.run.stored_records import NOT_LISTED, list_outputs, read_valid_records
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, StageDag, stage_dag
 from interleaved_assets.settings import Settings
 
@@ -214,33 +212,6 @@ def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
     except InterleavedError as error:
         logger.warning("the files of %s cannot be read and count as unchanged: %s", stage.name, error)
         return {}
-
-
-def shard_statuses(
-    raws: Iterable[RawShard], settings: Settings, versions: Mapping[str, str], *, all_shards: bool = False
-) -> Iterator[tuple[str, Status | None]]:
-    """Yield key and status of each raw shard, in the order of ``raws``; None if the storage refuses its records.
-
-    Args:
-        raws: the shards, as they are now.
-        versions: content versions of raw shards by key, as far as known.
-        all_shards: whether ``raws`` are all or most of the data set: outputs in a bucket are listed then.
-    """
-    present = CurrentStages.of(settings)
-    listed = list_outputs(settings.storage, present.stages.values()) if all_shards else NOT_LISTED
-
-    def status_of(raw: RawShard) -> tuple[str, Status | None]:
-        paths = settings.storage.shard(raw.key)
-        try:
-            records = read_valid_records(paths, present.stages, listed)
-        except ShardError as error:
-            return raw.key, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}")
-        except StorageError as error:
-            logger.warning("shard %s is left out: %s", raw.key, error)
-            return raw.key, None
-        return raw.key, present.status(records, raw, versions.get(raw.key))
-
-    yield from parallel_map(status_of, raws, threads=READERS)
 
 
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:

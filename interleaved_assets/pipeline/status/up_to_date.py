@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.run.check import Verdict
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
-from interleaved_assets.pipeline.status.status import State, Status, in_short, status_lines
+from interleaved_assets.pipeline.status.status import Status, in_short, status_lines
 
 UP_TO_DATE: Final = "up_to_date"
 DESCRIPTION: Final = (
@@ -18,17 +16,11 @@ DESCRIPTION: Final = (
 
 def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:
     """Return, by stage and shard, why the shard is not current there; every record is read once."""
-
-    def not_current(key: str) -> dict[str, Status]:
-        try:
-            return dataset.not_current(key, dataset.valid_records(key))
-        except InterleavedError as error:
-            return dict.fromkeys(dataset.stages.stages, Status(State.UNREADABLE, f"{State.UNREADABLE}: {error}"))
-
     found: dict[str, dict[str, Status]] = {name: {} for name in dataset.stages.stages}
-    for key, stages in zip(dataset.keys, parallel_map(not_current, dataset.keys, threads=READERS), strict=True):
-        for name, status in stages.items():
-            found[name][key] = status
+    for key, status, records, error in dataset.shards():
+        stages = dict.fromkeys(found, status) if error else dataset.not_current(key, records)
+        for name, why in stages.items():
+            found[name][key] = why
     return found
 
 

@@ -9,11 +9,9 @@ from markupsafe import Markup
 
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.storage import exists, join
-from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
-from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, ShardState, read_dataset_status
 from interleaved_assets.pipeline.status.status import URGENT, State, Status, StatusLine, status_lines
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.reporting.documents.pages import stored_pages
@@ -60,7 +58,7 @@ def look_at_dataset(settings: Settings) -> ServedDataset:
     since = time.monotonic()
     dataset = read_dataset_status(settings)
     pages = stored_pages(settings.storage)
-    shards = list(parallel_map(lambda key: _look(key, dataset, pages), dataset.keys, threads=READERS))
+    shards = [_served(shard, dataset, pages) for shard in dataset.shards()]
     return ServedDataset(
         sorted(shards, key=lambda shard: (URGENT.index(shard.status.state), shard.key)),
         status_lines({shard.key: shard.status for shard in shards}, {shard.key: shard.problem for shard in shards}),
@@ -71,12 +69,10 @@ def look_at_dataset(settings: Settings) -> ServedDataset:
     )
 
 
-def _look(key: str, dataset: DatasetStatus, pages: Mapping[str, str]) -> ServedShard:
-    try:
-        records = dataset.valid_records(key)
-    except InterleavedError as error:
+def _served(shard: ShardState, dataset: DatasetStatus, pages: Mapping[str, str]) -> ServedShard:
+    key, status, records, error = shard
+    if error:
         return ServedShard(key, Status(State.UNREADABLE, State.UNREADABLE), str(error), pages.get(key, ""), {})
-    status = dataset.status(key, records)
     paths = dataset.storage.shard(key)
     ledgers: dict[str, str] = {
         stage: path_of(paths.ledger(stage), dataset.storage)

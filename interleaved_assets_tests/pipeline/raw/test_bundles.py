@@ -42,7 +42,7 @@ def through(settings: Settings, keys: list[str]) -> None:
 
 def states(settings: Settings) -> dict[str, str]:
     dataset = read_dataset_status(settings)
-    return {key: dataset.find_status(key).text for key in dataset.keys}
+    return {shard.key: shard.status.text for shard in dataset.shards()}
 
 
 def test_a_hundred_thousand_files_are_grouped_within_seconds_and_another_one_changes_one_bundle(tmp_path: Path) -> None:

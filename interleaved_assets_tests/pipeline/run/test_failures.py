@@ -36,7 +36,7 @@ def run(settings: Settings) -> None:
 def state(settings: Settings, key: str) -> tuple[State, str]:
     """The state of a shard, and the sentence with which it failed."""
     found = read_dataset_status(settings)
-    status = found.find_status(key)
+    status = found.look(key).status
     return status.state, found.problem_of(key, status)
 
 

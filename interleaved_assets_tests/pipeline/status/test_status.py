@@ -13,8 +13,9 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import read_records, read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status.dataset_status import status_of_raws
 from interleaved_assets.pipeline.status.due import Due, KnownRuns, due_shards, stages_due
-from interleaved_assets.pipeline.status.status import COMPLETE, CURRENT, CurrentStages, State, Status, shard_statuses
+from interleaved_assets.pipeline.status.status import COMPLETE, CURRENT, CurrentStages, State, Status
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.projects import take_all
@@ -123,6 +124,11 @@ def test_a_damaged_record_is_named(settings: Settings, tmp_path: Path) -> None:
         records_of(settings)
 
 
+def statuses(settings: Settings, versions: dict[str, str]) -> list[tuple[str, Status]]:
+    found = status_of_raws(list_raw_shards(settings.storage), settings, versions)
+    return [(shard.key, shard.status) for shard in found.shards()]
+
+
 def test_another_tar_with_the_same_file_time_is_a_change(settings: Settings, tmp_path: Path) -> None:
     raw = tmp_path / "raw/a.tar"
     before = raw.stat()
@@ -130,19 +136,19 @@ def test_another_tar_with_the_same_file_time_is_a_change(settings: Settings, tmp
     raw.write_bytes(raw.read_bytes() + bytes(10240))
     os.utime(raw, ns=(before.st_atime_ns, before.st_mtime_ns))
     for versions in ({}, {"a": "sha256:of the new content"}):
-        assert list(shard_statuses(list_raw_shards(settings.storage), settings, versions)) == [
+        assert statuses(settings, versions) == [
             ("a", (State.STALE, "normalized stale: raw_shards changed", "normalized"))
         ]
     assert not take_through(stage_dag(settings)["normalized"], "a", settings).unchanged
     take_all(settings, "a")
-    assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [("a", COMPLETE)]
+    assert statuses(settings, {}) == [("a", COMPLETE)]
 
 
 def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> None:
     for name in ("b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=3)
     take_through(stage_dag(settings)["normalized"], "b", settings)
-    assert list(shard_statuses(list_raw_shards(settings.storage), settings, {})) == [
+    assert statuses(settings, {}) == [
         ("a", COMPLETE),
         ("b", (State.MISSING, "no image_scores", "image_scores")),
         ("c", (State.MISSING, "never materialized", "normalized")),

@@ -49,7 +49,7 @@ def through(settings: Settings, key: str) -> Record:
 
 def states(settings: Settings) -> dict[str, str]:
     dataset = read_dataset_status(settings)
-    return {key: dataset.find_status(key).text for key in dataset.keys}
+    return {shard.key: shard.status.text for shard in dataset.shards()}
 
 
 @pytest.mark.parametrize("image_bytes", ["copied", "referenced"])
