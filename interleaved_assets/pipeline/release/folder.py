@@ -1,8 +1,7 @@
 """The folder of a release while it is written: it takes one content only, and a repeated command continues the work.
 
-``manifest.unfinished.json`` is created before any other file and removed after the last one. It is the manifest that
-the folder will have. If it equals the manifest of a later call, that call continues with the files that a killed call
-has left. If it differs, the call is refused.
+The card is created before any other file. It has a checksum of all tars: a call with the same card continues with the
+files that a killed call has left, and a call with another one is refused.
 """
 
 from collections.abc import Collection
@@ -18,56 +17,31 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.io.storage.temporary import is_temporary_of, target_name
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE
 
-UNFINISHED_FILE: Final = "manifest.unfinished.json"
+CARD_FILE: Final = "README.md"
 
 
-def begin_folder(
-    name: str, folder: str, content: bytes, options: StorageOptions, *, own: Collection[str], is_copy: bool
-) -> bool:
-    """Mark ``folder`` as the place where the release with the manifest ``content`` is being written.
+def begin_folder(folder: str, card: bytes, own: Collection[str], options: StorageOptions, *, is_copy: bool) -> None:
+    """Create the card in ``folder``, where the release with these files of its ``own`` is being written.
 
-    Returns whether the folder has the manifest already, and with it all files. ``own`` are the other files that it will
-    have. With ``is_copy`` the folder must be empty, except for files that a killed call with the same content has left.
+    With ``is_copy`` the folder must be empty, except for files that a killed call with the same card has left.
 
     Raises:
-        OptionError: the folder holds a release, another content is being written there, or it is not empty.
+        OptionError: another content is being written there, or the folder is not empty.
     """
-    finals = {*own, MANIFEST_FILE, UNFINISHED_FILE}
+    place = join(folder, CARD_FILE)
     found = sorted(files_below(folder, options))
-    unfinished = [one for one in found if _is_unfinished(one, finals)]
-    has_manifest = MANIFEST_FILE in found
-    if has_manifest and read_small(join(folder, MANIFEST_FILE), options) != content:
-        if not is_copy:
-            raise made_by_another(name, folder)
-        raise OptionError(f"{folder} holds a release already, and another one than this; choose another folder")
+    unfinished = [one for one in found if _is_unfinished(one, own)]
+    left = [one for one in found if one not in unfinished]
     if is_copy:
-        is_begun = has_manifest or UNFINISHED_FILE in found
-        allowed = {*unfinished, *(finals if is_begun else ())}
-        if others := [one for one in found if one not in allowed]:
+        if others := [one for one in left if one not in own]:
             raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
-    mark = join(folder, UNFINISHED_FILE)
-    is_new = create_file(mark, content, options)
-    if not is_new and (present := read_small(mark, options)) != content:
-        if present is None:
-            raise made_by_another(name, folder)
-        raise OptionError(
-            f"{folder} has an unfinished release of other content: other shards, settings or versions. If no other "
-            f"process is making it, delete {folder} and repeat this command."
-        )
-    if is_new and not has_manifest and read_small(join(folder, MANIFEST_FILE), options) is not None:
-        # another process has finished between the first check and the mark
-        remove_file(mark, options)
-        raise made_by_another(name, folder)
+        if left and read_small(place, options) != card:
+            raise _of_other_content(folder)
+    if not create_file(place, card, options) and read_small(place, options) != card:
+        raise _of_other_content(folder)
     for one in unfinished:
         remove_file(join(folder, one), options)
-    return has_manifest
-
-
-def end_folder(folder: str, options: StorageOptions) -> None:
-    """Remove the mark of :func:`begin_folder`."""
-    remove_file(join(folder, UNFINISHED_FILE), options)
 
 
 def made_by_another(name: str, place: str) -> OptionError:
@@ -75,6 +49,14 @@ def made_by_another(name: str, place: str) -> OptionError:
     return OptionError(
         f"another process has made release {name} at the same time: {place}. A release is never changed; check that "
         f"one with: interleaved verify {place}"
+    )
+
+
+def _of_other_content(folder: str) -> OptionError:
+    return OptionError(
+        f"{folder} has an unfinished release of other content: other shards, settings or versions; or files of another "
+        f"origin. Choose an empty folder. If it is a release that no other process is making, delete {folder} and "
+        "repeat this command."
     )
 
 

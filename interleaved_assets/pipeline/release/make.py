@@ -31,7 +31,7 @@ from interleaved_assets.model.errors import OptionError, ShardError, StorageErro
 from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.documents import documents_files, write_documents
-from interleaved_assets.pipeline.release.folder import UNFINISHED_FILE, begin_folder, end_folder, made_by_another
+from interleaved_assets.pipeline.release.folder import CARD_FILE, begin_folder, made_by_another
 from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources, values_of_shard
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
 from interleaved_assets.pipeline.release.verify import compare_file, verify_release
@@ -44,7 +44,6 @@ from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages
 from interleaved_assets.settings import Settings, StorageSettings
 
 INDEX_FILE: Final = "wids.json"
-CARD_FILE: Final = "README.md"
 _COPIERS: Final = 4
 _WRITERS: Final = 2
 """Threads that write documents; each holds about 200 MB."""
@@ -87,8 +86,9 @@ def make_release(
     release.
 
     A call that ended early, or whose process was killed, is repeated with the same arguments: it continues with the
-    files that are there. If several calls make one release, or write to one folder, at the same time, one succeeds,
-    provided that the storage supports it (see :func:`~interleaved_assets.io.storage.create_file`).
+    files that are there, of which the card is the first. If several calls make one release, or write to one folder, at
+    the same time, one succeeds, provided that the storage supports it (see
+    :func:`~interleaved_assets.io.storage.create_file`).
 
     Args:
         name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
@@ -114,9 +114,8 @@ def make_release(
     manifest_at = join(place, MANIFEST_FILE)
     folder = place if to is None else _checked_folder(to, settings.storage)
     options = settings.storage.options if to is None else settings.storage.options_for(folder)
-    registered = read_small(manifest_at, settings.storage.options)
-    if registered is not None and not exists(join(folder, UNFINISHED_FILE), options):
-        raise _exists(name, manifest_at)
+    if exists(manifest_at, settings.storage.options):
+        raise OptionError(f"release {name} exists: {manifest_at}. A release is never changed; choose another name.")
     dataset = read_dataset_status(settings)
     shards, left_out = _current_shards(dataset, watch, incomplete=incomplete)
     duplicates = _same_documents(shards)
@@ -136,32 +135,27 @@ def make_release(
     release = Release(
         manifest if to is None else manifest.model_copy(update={"folder": folder}).sealed(), manifest_at, folder
     )
-    if registered not in (None, _json(release.manifest)):
-        raise _exists(name, manifest_at)
-    own = {INDEX_FILE, CARD_FILE, *(tar.path for tar in manifest.tars)}
+    present = None if to is None else read_small(join(folder, MANIFEST_FILE), options)
+    if present not in (None, _json(manifest)):
+        raise OptionError(f"{folder} holds a release already, and another one than this; choose another folder")
+    own = {CARD_FILE, INDEX_FILE, MANIFEST_FILE, *(tar.path for tar in manifest.tars)}
     if documents:
         own |= {*documents_files(manifest)}
-    has_all = begin_folder(name, folder, _json(manifest), options, own=own, is_copy=to is not None)
-    if has_all:
+    begin_folder(folder, data_set_card(manifest, documents=documents).encode(), own, options, is_copy=to is not None)
+    if present:
         _check_finished(manifest, folder, settings.storage)
     else:
         if to is not None:
             _copy_tars(shards, manifest, settings.storage, folder, options, watch)
         if documents:
             _write_documents(manifest, folder, options, watch)
-        _write(join(folder, INDEX_FILE), index, options)
-        _write(join(folder, CARD_FILE), data_set_card(manifest, documents=documents).encode(), options)
-    if not has_all and not create_file(join(folder, MANIFEST_FILE), _json(manifest), options):
-        raise made_by_another(name, folder)
-    is_registered = to is None or create_file(manifest_at, _json(release.manifest), settings.storage.options)
-    end_folder(folder, options)
-    if not is_registered and registered is None:
+        with atomic_output(join(folder, INDEX_FILE), options) as out:
+            out.write(index)
+        if not create_file(join(folder, MANIFEST_FILE), _json(manifest), options):
+            raise made_by_another(name, folder)
+    if to is not None and not create_file(manifest_at, _json(release.manifest), settings.storage.options):
         raise made_by_another(name, place)
     return release
-
-
-def _exists(name: str, manifest_at: str) -> OptionError:
-    return OptionError(f"release {name} exists: {manifest_at}. A release is never changed; choose another name.")
 
 
 def _check_finished(manifest: Manifest, folder: str, storage: StorageSettings) -> None:
@@ -407,8 +401,3 @@ def _link(source: str, target: str) -> bool:
 
 def _json(manifest: Manifest) -> bytes:
     return (json.dumps(manifest.model_dump(mode="json"), indent=1) + "\n").encode()
-
-
-def _write(uri: str, content: bytes, options: StorageOptions) -> None:
-    with atomic_output(uri, options) as out:
-        out.write(content)
