@@ -3,7 +3,7 @@
 from typing import Final
 
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.run.counted import UNEXPLAINED
+from interleaved_assets.pipeline.run.counts import UNEXPLAINED
 from interleaved_assets.pipeline.run.record import Record
 
 

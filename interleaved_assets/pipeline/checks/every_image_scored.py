@@ -4,7 +4,7 @@ from typing import Final
 
 from interleaved_assets.model.errors import NOT_COMPARED
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, UNEXPLAINED
+from interleaved_assets.pipeline.run.counts import IMAGE_MEMBERS, UNEXPLAINED
 from interleaved_assets.pipeline.run.record import Record
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.run.counted import REPEATED_KEYS, REPEATED_SAMPLES
+from interleaved_assets.pipeline.run.counts import REPEATED_KEYS, REPEATED_SAMPLES
 from interleaved_assets.pipeline.run.record import Record
 
 

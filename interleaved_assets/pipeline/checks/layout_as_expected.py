@@ -4,12 +4,8 @@ from typing import Final
 
 from interleaved_assets.model.errors import UnexpectedLayout
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.run.counted import (
-    SAMPLES_WITH_CONTENT,
-    UNREFERENCED_IMAGES,
-    layout_problems,
-    unreferenced_share,
-)
+from interleaved_assets.pipeline.run.counts import SAMPLES_WITH_CONTENT, UNREFERENCED_IMAGES
+from interleaved_assets.pipeline.run.publishable import layout_problems, unreferenced_share
 from interleaved_assets.pipeline.run.record import Record
 
 

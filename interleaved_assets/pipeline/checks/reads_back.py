@@ -4,7 +4,7 @@ from typing import Final
 
 from interleaved_assets.model.errors import ReadBackError
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
-from interleaved_assets.pipeline.run.counted import BYTES_READ, IMAGES_READ, SAMPLES_READ
+from interleaved_assets.pipeline.run.counts import BYTES_READ, IMAGES_READ, SAMPLES_READ
 from interleaved_assets.pipeline.run.record import Record
 
 

@@ -15,8 +15,7 @@ from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_f
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.files.write_rows import identities, identity, write_rows
 from interleaved_assets.pipeline.raw.listing import RawSource
-from interleaved_assets.pipeline.run.attempt import is_same_work
-from interleaved_assets.pipeline.run.packages import installed_versions
+from interleaved_assets.pipeline.run.attempt import installed_versions, is_same_work
 from interleaved_assets.pipeline.run.record import Facts, Record, read_record, with_present_stamps, write_record
 from interleaved_assets.pipeline.run.stage import Work, version_with_settings
 from interleaved_assets.scoring.protocol.registry import scoring_packages

@@ -13,8 +13,7 @@ from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.errors import NOT_IN_SOURCE, ROW_ERROR_CODES, error_code
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.files.inputs import ShardFile
-from interleaved_assets.pipeline.run.counted import REPEATED_SAMPLES
-from interleaved_assets.pipeline.run.counts import RowCounter, UniqueKeys
+from interleaved_assets.pipeline.run.counts import REPEATED_SAMPLES, RowCounter, UniqueKeys
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.tasks.normalized import read_options

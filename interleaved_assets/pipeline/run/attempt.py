@@ -9,13 +9,14 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
 
 from interleaved_assets.io.storage import Seen, clear_leftovers, look_at, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
-from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
 from interleaved_assets.pipeline.run.record import (
     RAW_SHARDS,
     Facts,
@@ -216,3 +217,37 @@ def _content_hash(outputs: Mapping[str, OutputFile]) -> str:
     """Return a hash of the content of all outputs, as 64 hex digits."""
     text = json.dumps({role: output.content for role, output in outputs.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of ``packages``, which are names of distributions; those not installed are left out."""
+    found = {name: _version(name) for name in packages}
+    return {name: version for name, version in sorted(found.items()) if version is not None}
+
+
+def changed_packages(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the changes between two sets of versions, such as ``pillow 11.3.0 → 12.0.0``.
+
+    A package that a record does not name, or that is not installed here, counts as unchanged.
+    """
+    return [
+        f"{name} {before[name]} → {version}"
+        for name, version in now.items()
+        if name in before and feature_release(before[name]) != feature_release(version)
+    ]
+
+
+def feature_release(version: str) -> str:
+    """Return the first two numbers of a version: ``4.12`` of ``4.12.0.88``.
+
+    A patch release repairs errors and does not change measurements, so only these are compared.
+    """
+    return ".".join(version.split(".")[:2])
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,9 +1,12 @@
-"""Write the rows that stay, or scores, and count them: the error policy, balance, range of score columns."""
+"""Write the rows that stay, or scores, and count them: the error policy, balance, losses, range of score columns.
+
+The names are those of the counts in a record besides its rows, from which checks draw their conclusions.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +18,26 @@ from interleaved_assets.io.rows.policy import apply_error_policy
 from interleaved_assets.io.rows.referenced import image_bytes
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
-from interleaved_assets.model.errors import NOT_IN_SOURCE, error_code
+from interleaved_assets.model.errors import NOT_COMPARED, NOT_IN_SOURCE, ROW_ERROR_CODES, IncompleteShard, error_code
 from interleaved_assets.model.ledger import check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.run.counted import REPEATED_KEYS, REPEATED_SAMPLES, UNEXPLAINED
-from interleaved_assets.pipeline.run.publishable import check_losses
 from interleaved_assets.pipeline.run.record import Counts, Extent, Facts, OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
+
+SAMPLES_WITH_CONTENT: Final = "samples_with_content"
+CONTENT_BYTES: Final = "content_bytes"
+UNREFERENCED: Final = "unreferenced_members"
+UNREFERENCED_BYTES: Final = "unreferenced_bytes"
+UNREFERENCED_IMAGES: Final = "unreferenced_images"
+IMAGE_MEMBERS: Final = "image_members"
+"""Number of images that a shard has, named by a document or not; for the stages after ``normalized``."""
+REPEATED_KEYS: Final = "repeated_keys"
+REPEATED_SAMPLES: Final = "repeated_samples"
+UNEXPLAINED: Final = "rows_without_score_or_reason"
+SAMPLES_READ: Final = "samples_read_back"
+IMAGES_READ: Final = "images_read_back"
+BYTES_READ: Final = "bytes_read_back"
+
+_ERRORS: Final = sorted(ROW_ERROR_CODES.keys() - {*NOT_COMPARED, *NOT_IN_SOURCE})
 
 Choose = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
 """Returns the rows of whole samples that stay, and the ledger of the others."""
@@ -136,6 +153,23 @@ def _extent(values: np.ndarray) -> Extent:
     )
 
 
+def counts_of_raw(rows: Facts) -> dict[str, int]:
+    """Return the counts of the raw shard in the record of ``rows``, which a stage that stores rows passes on.
+
+    ``filtered`` reads them from the record of the rows that it selects from.
+    """
+    members = {name: rows.counted.get(name, 0) for name in (UNREFERENCED, UNREFERENCED_IMAGES)}
+    return {**members, IMAGE_MEMBERS: image_members(rows)}
+
+
+def image_members(rows: Facts) -> int:
+    """Return the number of images of the raw shard, by the record of ``normalized`` or ``rewritten``.
+
+    Images count whether a document names them or not, and whether they were dropped or not.
+    """
+    return rows.counted.get(IMAGE_MEMBERS, rows.counts_in.images + rows.counted.get(UNREFERENCED_IMAGES, 0))
+
+
 def write_kept(
     batches: Iterable[pa.Table], choose: Choose, write: Callable[[pa.Table], None], name: str
 ) -> tuple[Facts, pa.Table]:
@@ -176,6 +210,22 @@ def write_by_error_policy(
     facts, dropped = write_kept(batches, choose, write, f"shard {shard.key}, {stage}")
     check_losses(shard, stage, facts.counts_in.samples, dropped)
     return facts, dropped
+
+
+def check_losses(shard: ShardTask, stage: str, samples: int, ledger: pa.Table) -> None:
+    """Raise IncompleteShard if more of ``samples`` samples than allowed lost a row to an error, by ``ledger``."""
+    lost = ledger.filter(pc.is_in(ledger["reason"], value_set=pa.array(_ERRORS)))
+    count = pc.count_distinct(lost["sample_id"]).as_py()
+    bound = shard.settings.publish.max_lost_samples
+    if count <= bound * samples:
+        return
+    first = lost.slice(0, 1).to_pylist()[0]
+    codes = ", ".join(f"{rows:,} {code}" for code, rows in drop_reasons(lost).items())
+    raise IncompleteShard(
+        f"shard {shard.key}: {count:,} of {samples:,} samples lost rows to errors in {stage}, more than "
+        f"publish.max_lost_samples {bound:g}: {codes}. The first is sample {first['sample_id']!r}, position "
+        f"{first['position']}: {first['detail'] or first['reason']}. Fix the shard, or raise publish.max_lost_samples."
+    )
 
 
 def write_scores(

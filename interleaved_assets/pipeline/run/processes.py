@@ -22,8 +22,7 @@ import cloudpickle
 from pebble import ProcessExpired, ProcessPool
 
 from interleaved_assets.model.errors import WorkerLost
-from interleaved_assets.pipeline.run.sendable import sendable
-from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskWork, too_slow
+from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskWork, sendable, too_slow
 
 Result = TypeVar("Result")
 

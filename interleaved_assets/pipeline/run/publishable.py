@@ -1,4 +1,4 @@
-"""Requirements for publishing a shard: most samples have content, few bytes are unreferenced, few rows are lost."""
+"""Requirements for the layout of a shard: most samples have content, few bytes are unreferenced."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,25 +11,18 @@ from interleaved_assets.io.rows.referenced import image_bytes
 from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
 from interleaved_assets.model.errors import (
-    NOT_COMPARED,
-    NOT_IN_SOURCE,
-    ROW_ERROR_CODES,
-    IncompleteShard,
     UnexpectedLayout,
 )
-from interleaved_assets.model.ledger import drop_reasons
-from interleaved_assets.pipeline.run.counted import (
+from interleaved_assets.pipeline.run.counts import (
     CONTENT_BYTES,
     SAMPLES_WITH_CONTENT,
     UNREFERENCED,
     UNREFERENCED_BYTES,
     UNREFERENCED_IMAGES,
-    layout_problems,
 )
 from interleaved_assets.pipeline.run.stage import ShardTask
-from interleaved_assets.settings import ReadingSettings, Settings
+from interleaved_assets.settings import PublishSettings, ReadingSettings, Settings
 
-_ERRORS: Final = sorted(ROW_ERROR_CODES.keys() - {*NOT_COMPARED, *NOT_IN_SOURCE})
 _NAMED: Final = 8
 
 
@@ -82,6 +75,30 @@ class ContentCounter:
         )
 
 
+def layout_problems(samples: int, counted: Mapping[str, int], bounds: PublishSettings) -> list[str]:
+    """Return which bounds of a layout ``samples`` samples exceed, by the counts of :class:`ContentCounter`."""
+    problems = []
+    empty = samples - counted[SAMPLES_WITH_CONTENT]
+    if samples and empty > bounds.max_empty_samples * samples:
+        problems.append(
+            f"{empty:,} of {samples:,} samples yield no text and no image, more than publish.max_empty_samples "
+            f"{bounds.max_empty_samples:g}"
+        )
+    share = unreferenced_share(counted)
+    if share > bounds.max_unreferenced_bytes:
+        problems.append(
+            f"members that no document names have {share:.1%} of the bytes, more than publish.max_unreferenced_bytes "
+            f"{bounds.max_unreferenced_bytes:g}"
+        )
+    return problems
+
+
+def unreferenced_share(counted: Mapping[str, int]) -> float:
+    """Return bytes of members that no document names ÷ bytes of texts, images and these members, 0 to 1."""
+    unreferenced = counted[UNREFERENCED_BYTES]
+    return unreferenced / (unreferenced + counted[CONTENT_BYTES]) if unreferenced else 0.0
+
+
 def other_layout(samples: int, counted: Mapping[str, int], settings: Settings) -> list[str]:
     """Return the signs that a shard is not laid out as ``settings`` say; the last one ends with the expected layout."""
     problems = layout_problems(samples, counted, settings.publish)
@@ -102,20 +119,4 @@ def expected_layout(reading: ReadingSettings) -> str:
         "its texts and the names of its image members, as docs/formats.md shows; set reading.texts_field and "
         'reading.images_field if the lists have other names, and reading.layout = "images" if each sample is an '
         'image, alone or with a text or a JSON beside it ("detected" if some tars are so). Convert other layouts.'
-    )
-
-
-def check_losses(shard: ShardTask, stage: str, samples: int, ledger: pa.Table) -> None:
-    """Raise IncompleteShard if more of ``samples`` samples than allowed lost a row to an error, by ``ledger``."""
-    lost = ledger.filter(pc.is_in(ledger["reason"], value_set=pa.array(_ERRORS)))
-    count = pc.count_distinct(lost["sample_id"]).as_py()
-    bound = shard.settings.publish.max_lost_samples
-    if count <= bound * samples:
-        return
-    first = lost.slice(0, 1).to_pylist()[0]
-    codes = ", ".join(f"{rows:,} {code}" for code, rows in drop_reasons(lost).items())
-    raise IncompleteShard(
-        f"shard {shard.key}: {count:,} of {samples:,} samples lost rows to errors in {stage}, more than "
-        f"publish.max_lost_samples {bound:g}: {codes}. The first is sample {first['sample_id']!r}, position "
-        f"{first['position']}: {first['detail'] or first['reason']}. Fix the shard, or raise publish.max_lost_samples."
     )

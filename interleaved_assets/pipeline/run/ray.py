@@ -20,8 +20,7 @@ from interleaved_assets.model.errors import (
     describe,
     how_to_install,
 )
-from interleaved_assets.pipeline.run.sendable import sendable
-from interleaved_assets.pipeline.run.shard_map import TICK_S, Begun, Found, Task, TaskWork, each_result
+from interleaved_assets.pipeline.run.shard_map import TICK_S, Begun, Found, Task, TaskWork, each_result, sendable
 from interleaved_assets.pipeline.run.stage import ShardResult
 from interleaved_assets.settings.sections import RunSettings
 

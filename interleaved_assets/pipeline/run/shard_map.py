@@ -5,14 +5,18 @@ what goes wrong: a shard that takes too long, a storage that does not answer, a 
 """
 
 import math
+import pickle
 import random
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import cloudpickle
 
 from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.model.errors import ShardError, ShardTimeout, StorageUnavailable, WorkerLost
@@ -263,6 +267,24 @@ class InCaller(Generic[Result]):
 
     def close(self, _: bool, /) -> None:
         self._found = None
+
+
+def sendable(result: Any, key: str, stage: str) -> Any:
+    """Return ``result``, or an error of this shard if it cannot be pickled, which would end all work.
+
+    The traceback of an error is added as a note, which pickling keeps.
+    """
+    if isinstance(result, Exception):
+        result.add_note("".join(traceback.format_exception(result)).rstrip())
+    try:
+        pickle.loads(cloudpickle.dumps(result))
+    except Exception as error:  # noqa: BLE001  pickling runs code of any class
+        if isinstance(result, Exception):
+            return ShardError(f"{type(result).__name__}: {result}")
+        return ShardError(
+            f"shard {key}: the result of {stage} cannot be sent from its worker: {type(error).__name__}: {error}"
+        )
+    return result
 
 
 def too_slow(key: str, stage: str, limit_s: float) -> ShardTimeout:

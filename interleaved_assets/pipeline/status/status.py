@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.shown import cut_list
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, seems_same
-from interleaved_assets.pipeline.run.packages import changed_packages, installed_versions
+from interleaved_assets.pipeline.run.attempt import changed_packages, installed_versions
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, StageDag, stage_dag

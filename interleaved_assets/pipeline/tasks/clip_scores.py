@@ -10,9 +10,8 @@ import pyarrow as pa
 from interleaved_assets.model.errors import NOT_COMPARED, InterleavedError
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
-from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, image_members
-from interleaved_assets.pipeline.run.counts import write_scores
-from interleaved_assets.pipeline.run.packages import feature_release
+from interleaved_assets.pipeline.run.attempt import feature_release
+from interleaved_assets.pipeline.run.counts import IMAGE_MEMBERS, image_members, write_scores
 from interleaved_assets.pipeline.run.stage import DEVICE_WAIT, ShardTask, Work
 from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES as NAME

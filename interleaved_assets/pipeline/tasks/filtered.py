@@ -18,9 +18,13 @@ from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.run.counted import UNREFERENCED, UNREFERENCED_IMAGES
-from interleaved_assets.pipeline.run.counts import column_facts, write_kept
-from interleaved_assets.pipeline.run.publishable import check_losses
+from interleaved_assets.pipeline.run.counts import (
+    UNREFERENCED,
+    UNREFERENCED_IMAGES,
+    check_losses,
+    column_facts,
+    write_kept,
+)
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.dag import rows_input

@@ -17,8 +17,7 @@ from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.io.storage import remove_others
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
-from interleaved_assets.pipeline.run.counts import RowCounter, column_facts, count_errors
-from interleaved_assets.pipeline.run.publishable import check_losses
+from interleaved_assets.pipeline.run.counts import RowCounter, check_losses, column_facts, count_errors
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS

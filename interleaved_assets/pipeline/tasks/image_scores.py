@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.pipeline.run.counted import IMAGE_MEMBERS, image_members
-from interleaved_assets.pipeline.run.counts import RowCounter, write_scores
+from interleaved_assets.pipeline.run.counts import IMAGE_MEMBERS, RowCounter, image_members, write_scores
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED

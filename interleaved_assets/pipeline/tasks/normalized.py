@@ -14,8 +14,7 @@ from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.writer import check_modalities
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.raw.bundles import bundle_files, raw_format
-from interleaved_assets.pipeline.run.counted import UNREFERENCED_IMAGES
-from interleaved_assets.pipeline.run.counts import column_facts, write_by_error_policy
+from interleaved_assets.pipeline.run.counts import UNREFERENCED_IMAGES, column_facts, write_by_error_policy
 from interleaved_assets.pipeline.run.publishable import ContentCounter
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work

@@ -25,7 +25,7 @@ from interleaved_assets.io.rows.batches import binary_views
 from interleaved_assets.io.storage import StorageOptions, open_input, remove_file, storage_errors
 from interleaved_assets.io.tar.layout import EXACT_FIELD, member_key
 from interleaved_assets.model.errors import ReadBackError
-from interleaved_assets.pipeline.run.counted import BYTES_READ, IMAGES_READ, SAMPLES_READ
+from interleaved_assets.pipeline.run.counts import BYTES_READ, IMAGES_READ, SAMPLES_READ
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.tasks.webdataset_samples import webdataset_samples
 

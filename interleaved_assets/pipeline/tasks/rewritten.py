@@ -9,8 +9,7 @@ from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.run.counted import counts_of_raw
-from interleaved_assets.pipeline.run.counts import column_facts, write_kept
+from interleaved_assets.pipeline.run.counts import column_facts, counts_of_raw, write_kept
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
 from interleaved_assets.pipeline.stages.names import REWRITTEN as NAME
