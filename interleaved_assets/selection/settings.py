@@ -117,15 +117,14 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
 
     def bounds(self, name: str) -> Bounds:
         """Return the bounds of the filter ``name``; None for an infinite bound."""
-        if name in BUILT_IN:
-            minimum, maximum = (getattr(self, setting) if setting else None for setting in bound_settings(name))
-        else:
-            given = self.given(name)
-            minimum, maximum = given.min, given.max
-        return Bounds(_finite(minimum), _finite(maximum))
+        given = self.given(name)
+        return Bounds(_finite(given.min), _finite(given.max))
 
     def given(self, name: str) -> TextBounds:
-        """Return the bounds of a filter that is not built in: from :attr:`document`, :attr:`text` or :attr:`own`."""
+        """Return the bounds of a filter as set: as ``min_x``, or in :attr:`document`, :attr:`text` or :attr:`own`."""
+        if name in BUILT_IN:
+            minimum, maximum = (getattr(self, setting) if setting else None for setting in bound_settings(name))
+            return TextBounds.model_construct(min=minimum, max=maximum)
         return self._text_bounds().get(name) or self.own.get(name) or OwnBounds()
 
     def find(self, name: str) -> Filter:
@@ -146,9 +145,7 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
     def active_filters(self) -> tuple[str, ...]:
         """Return the names of the filters that have a bound, in order."""
         return tuple(
-            name
-            for name in self.full_order()
-            if self.bounds(name) != (None, None) or (name not in BUILT_IN and self.given(name).has_lists)
+            name for name in self.full_order() if self.bounds(name) != (None, None) or self.given(name).has_lists
         )
 
     def full_order(self) -> tuple[str, ...]:

@@ -14,15 +14,13 @@ from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import (
     DOCUMENT_SCORES,
-    FILTERED,
     IMAGE_SCORES,
-    REWRITTEN,
 )
 from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings
-from interleaved_assets.settings.shard_paths import CHANGES, SAMPLES, ShardPaths
+from interleaved_assets.settings.shard_paths import ShardPaths
 
 
 def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
@@ -31,10 +29,7 @@ def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
     The scores of the other stages that are among ``inputs``, such as CLIP's, are joined where they exist. Thumbnails
     and embeddings are left out.
     """
-    scores = find_scores_of(IMAGE_SCORES, paths)
-    if scores is None:
-        missing = paths.output(IMAGE_SCORES)
-        raise ShardError(f"shard {paths.key}: {missing} is missing: materialize {IMAGE_SCORES} again")
+    scores = _stored(find_scores_of(IMAGE_SCORES, paths), IMAGE_SCORES, paths)
     for stage in IMAGE_SCORE_STAGES:
         if stage != IMAGE_SCORES and stage in inputs and (added := find_scores_of(stage, paths)) is not None:
             scores = join_scores(scores, added)
@@ -43,10 +38,12 @@ def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
 
 def read_document_scores(paths: ShardPaths) -> pa.Table:
     """Return the stored scores of a shard's documents (position -1) and of their texts."""
-    scores = find_table(paths.output(DOCUMENT_SCORES), paths, DOCUMENT_SCORES)
+    return _stored(find_table(paths.output(DOCUMENT_SCORES), paths, DOCUMENT_SCORES), DOCUMENT_SCORES, paths)
+
+
+def _stored(scores: pa.Table | None, stage: str, paths: ShardPaths) -> pa.Table:
     if scores is None:
-        missing = paths.output(DOCUMENT_SCORES)
-        raise ShardError(f"shard {paths.key}: {missing} is missing: materialize {DOCUMENT_SCORES} again")
+        raise ShardError(f"shard {paths.key}: {paths.output(stage)} is missing: materialize {stage} again")
     return scores
 
 
@@ -57,16 +54,6 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
     """
     left_out = (EMBEDDING,) if thumbnails else (EMBEDDING, THUMBNAIL_COLUMN)
     return find_table(paths.output(stage), paths, stage, left_out)
-
-
-def find_sample_scores(paths: ShardPaths) -> pa.Table | None:
-    """Return the values that the sample filters compared, one row per sample; None if the table is missing."""
-    return find_table(paths.other(SAMPLES), paths, FILTERED)
-
-
-def find_changes(paths: ShardPaths) -> pa.Table | None:
-    """Return the ledger of the texts that were changed or dropped by functions; None if it is missing."""
-    return find_table(paths.other(CHANGES), paths, REWRITTEN)
 
 
 def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:

@@ -22,7 +22,7 @@ from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_content
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.dag import OUTPUTS, ROW_STAGES, stage_dag
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, REWRITTEN
-from interleaved_assets.pipeline.stages.outputs import find_changes
+from interleaved_assets.pipeline.stages.outputs import find_table
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import ShownDocument, build_documents
 from interleaved_assets.reporting.documents.text_scores import text_scores
@@ -34,7 +34,7 @@ from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import CHANGES, ShardPaths
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def shard_documents(
         scores=facts.scores,
         ledger=ledger,
         sample_scores=facts.sample_scores,
-        changes=find_changes(paths) if REWRITTEN in stage_dag(settings) else None,
+        changes=find_table(paths.other(CHANGES), paths, REWRITTEN) if REWRITTEN in stage_dag(settings) else None,
         contents=_dropped_before(ledger, chosen.sample_ids, paths),
         of_texts=of_texts.judged,
         measured=of_texts.measured,

@@ -21,7 +21,6 @@ from interleaved_assets.pipeline.stages.names import (
     NORMALIZED,
 )
 from interleaved_assets.pipeline.stages.outputs import (
-    find_sample_scores,
     find_scores_of,
     find_table,
     read_ledgers,
@@ -31,7 +30,7 @@ from interleaved_assets.pipeline.status.status import COMPLETE, State, Status
 from interleaved_assets.reporting.figures.facts import ShardFacts
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import Settings
-from interleaved_assets.settings.shard_paths import ShardPaths
+from interleaved_assets.settings.shard_paths import SAMPLES, ShardPaths
 
 UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output cannot be read")
 _SAMPLE_TABLE: Final = "sample_scores"
@@ -146,8 +145,8 @@ def _tables_of_scores(
     }
     if DOCUMENT_SCORES in records:
         tables[DOCUMENT_SCORES] = find_table(paths.output(DOCUMENT_SCORES), paths, DOCUMENT_SCORES)
-    if FILTERED in records and "samples" in records[FILTERED].outputs:
-        tables[_SAMPLE_TABLE] = find_sample_scores(paths)
+    if FILTERED in records and SAMPLES in records[FILTERED].outputs:
+        tables[_SAMPLE_TABLE] = find_table(paths.other(SAMPLES), paths, FILTERED)
     return tables
 
 
