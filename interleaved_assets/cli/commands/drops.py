@@ -1,17 +1,15 @@
 """``interleaved drops``: print the ledgers of one shard, with the contents of the rows."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from interleaved_assets.cli.terminal.complete import complete_made_shards
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 SECTION: Final = "Samples and dropped rows"
 LONGEST_CONTENT: Final = 200
 """Most characters of a row's content in the table."""
+_COLUMNS: Final = ("sample", "position", "modality", "stage", "reason", "measured", "threshold", "content or detail")
 
 
 @click.command("drops")
@@ -37,6 +35,7 @@ def drops_command(file: str | None, *, shard: str, reason: str | None, as_json: 
     from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
     from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
     from interleaved_assets.pipeline.stages.outputs import read_ledgers
+    from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings
 
     settings = load_settings(file)
@@ -64,23 +63,16 @@ def drops_command(file: str | None, *, shard: str, reason: str | None, as_json: 
         for row in rows:
             print_json(row)
     else:
-        console().print(_table(shard, rows))
+        title = f"{shard}: {counted(len(rows), 'dropped row')}"
+        console().print_table(_COLUMNS, map(_line, rows), title=title)
     return 0
 
 
-def _table(shard: str, rows: list[dict[str, Any]]) -> "Table":
-    from rich.table import Table
-
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
     from interleaved_assets.model.shown import cut_text
-    from interleaved_assets.reporting.wording.text import counted
 
-    table = Table(title=f"{shard}: {counted(len(rows), 'dropped row')}", title_justify="left")
-    for name in ("sample", "position", "modality", "stage", "reason", "measured", "threshold", "content or detail"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))
-        content = cut_text(row["content"] or "", LONGEST_CONTENT)
-        said = " · ".join(text for text in (row["detail"], content) if text)
-        place = (row["sample_id"], str(row["position"]), row["modality"])
-        table.add_row(*place, row["stage"], row["reason"], measured, threshold, said)
-    return table
+    measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))
+    content = cut_text(row["content"] or "", LONGEST_CONTENT)
+    said = " · ".join(text for text in (row["detail"], content) if text)
+    place = (row["sample_id"], str(row["position"]), row["modality"])
+    return (*place, row["stage"], row["reason"], measured, threshold, said)

@@ -60,7 +60,6 @@ def inspect_command(file: str | None, *, inputs: Sequence[str], documents: int, 
 
 def _print_shard(facts: "FileFacts", out: "DataConsole") -> None:
     from rich.filesize import decimal
-    from rich.table import Table
 
     from interleaved_assets.model.columns import RESERVED_COLUMNS
     from interleaved_assets.reporting.wording.text import counted
@@ -79,16 +78,14 @@ def _print_shard(facts: "FileFacts", out: "DataConsole") -> None:
         lines.append(("notes", ", ".join(f"{name} {number:,}" for name, number in facts.notes.items())))
     out.print_facts(lines)
     if facts.images:
-        table = Table("images", "number", "bytes", "width", "height")
-        for kind in facts.images:
-            row = (_spread(kind.bytes, in_bytes=True), _spread(kind.width), _spread(kind.height))
-            table.add_row(kind.format, f"{kind.images:,}", *row)
-        out.print(table)
+        kinds = (
+            (one.format, f"{one.images:,}", _spread(one.bytes, in_bytes=True), _spread(one.width), _spread(one.height))
+            for one in facts.images
+        )
+        out.print_table(("images", "number", "bytes", "width", "height"), kinds)
     if own := [column for column in facts.columns if column.name not in RESERVED_COLUMNS]:
-        table = Table("column", "type", "rows with a value")
-        for column in own:
-            table.add_row(column.name, column.type, f"{column.values:,}")
-        out.print(table)
+        columns = ((column.name, column.type, f"{column.values:,}") for column in own)
+        out.print_table(("column", "type", "rows with a value"), columns)
     for sample_id, items in facts.documents.items():
         out.print_line(f"document {sample_id}")
         for item in items[:ITEMS_SHOWN]:

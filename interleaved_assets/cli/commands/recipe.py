@@ -36,8 +36,6 @@ def recipe_command(file: str | None, action: str, name: str | None, as_json: boo
 
 def show_recipes(*, as_json: bool) -> int:
     """Print a line for each recipe, and return the exit code."""
-    from rich.table import Table
-
     from interleaved_assets.cli.terminal.console import console, print_json
     from interleaved_assets.settings import read_recipe, recipe_names
 
@@ -45,17 +43,13 @@ def show_recipes(*, as_json: bool) -> int:
     if as_json:
         print_json({one.name: {"title": one.title, "source": one.source, "about": one.about} for one in recipes})
         return 0
-    table = Table("recipe", "data set", "source", "about")
-    for one in recipes:
-        table.add_row(one.name, one.title, one.source, one.about)
-    console().print(table)
+    lines = ((one.name, one.title, one.source, one.about) for one in recipes)
+    console().print_table(("recipe", "data set", "source", "about"), lines)
     return 0
 
 
 def show_recipe(name: str, *, as_json: bool) -> int:
     """Print the settings of a recipe, what it defines in another way and does not do; return the exit code."""
-    from rich.table import Table
-
     from interleaved_assets.cli.terminal.console import console, print_json
     from interleaved_assets.settings import read_recipe, recipe_lines
 
@@ -72,21 +66,15 @@ def show_recipe(name: str, *, as_json: bool) -> int:
     for line in recipe.text.splitlines():
         out.print_line(line)
     out.print()
-    table = Table("defined in another way", "there", "here", title=f"Measures of {recipe.title} that differ")
-    for one in recipe.different:
-        table.add_row(*one)
-    out.print(table)
-    table = Table("not done by this recipe", "its rule", "instead", title=f"Rules of {recipe.title} that are not done")
-    for rule in recipe.lacking:
-        table.add_row(*rule)
-    out.print(table)
+    title = f"Measures of {recipe.title} that differ"
+    out.print_table(("defined in another way", "there", "here"), recipe.different, title=title)
+    title = f"Rules of {recipe.title} that are not done"
+    out.print_table(("not done by this recipe", "its rule", "instead"), recipe.lacking, title=title)
     return 0
 
 
 def show_difference(file: str | None, name: str, *, as_json: bool) -> int:
     """Print the values of a recipe that are not in force, and return the exit code."""
-    from rich.table import Table
-
     from interleaved_assets.cli.terminal.console import console, print_json
     from interleaved_assets.settings import as_toml, load_settings, read_recipe, recipe_lines
 
@@ -103,10 +91,11 @@ def show_difference(file: str | None, name: str, *, as_json: bool) -> int:
     if not different:
         console().print_line(f"every value of the recipe {recipe.name} is in force")
         return 0
-    table = Table("setting", f"recipe {recipe.name}", "in force")
-    for setting, values in different.items():
-        table.add_row(setting, as_toml(values["recipe"]), as_toml(values["in_force"]) or "none")
-    console().print(table)
+    lines = (
+        (setting, as_toml(values["recipe"]), as_toml(values["in_force"]) or "none")
+        for setting, values in different.items()
+    )
+    console().print_table(("setting", f"recipe {recipe.name}", "in force"), lines)
     return 0
 
 

@@ -35,8 +35,6 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     interleaved run
     interleaved run 2024/part-0003 2024/part-0004 --jobs 4
     """
-    from rich.table import Table
-
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.io.storage import join
     from interleaved_assets.model.errors import describe
@@ -87,10 +85,9 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
                 print_error(f"interleaved: {one.stage}: {place}{text}")
     if as_json:
         return 2 if failed or undrawn else 0
-    table = Table("stage", "made", "current", "failed")
-    for name, found in counts.items():
-        table.add_row(name, *(f"{found[outcome]:,}" for outcome in ("made", "current", "failed")))
-    out.print(table)
+    outcomes = ("made", "current", "failed")
+    lines = ((name, *(f"{found[outcome]:,}" for outcome in outcomes)) for name, found in counts.items())
+    out.print_table(("stage", *outcomes), lines)
     out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
     if failed < len(chosen):
         tars = join(settings.storage.output_root, "tars")

@@ -15,7 +15,6 @@ SECTION: Final = "A project"
 def settings_command(file: str | None, *, as_json: bool) -> int:
     """Show every setting with its value, unit, range and default, and which are those of a recipe."""
     from pydantic_core import to_jsonable_python
-    from rich.table import Table
 
     from interleaved_assets.cli.terminal.console import console, print_json
     from interleaved_assets.settings import as_toml, load_settings, setting_lines, values_of_recipe
@@ -34,9 +33,8 @@ def settings_command(file: str | None, *, as_json: bool) -> int:
             }
         )
         return 0
-    table = Table("setting", "value", *(["from"] if recipe else []), "meaning")
-    for line in lines:
-        source = [f"recipe {recipe}" if line.name in named else ""] if recipe else []
-        table.add_row(line.name, as_toml(line.value), *source, line.description)
-    console().print(table)
+    source = {line.name: [f"recipe {recipe}" if line.name in named else ""] if recipe else [] for line in lines}
+    columns = ("setting", "value", *(["from"] if recipe else []), "meaning")
+    rows = ((line.name, as_toml(line.value), *source[line.name], line.description) for line in lines)
+    console().print_table(columns, rows)
     return 0

@@ -24,8 +24,6 @@ def status_command(file: str | None, *, as_json: bool) -> int:
 
     The stored records are compared with the raw shards and the present settings, without Dagster.
     """
-    from rich.table import Table
-
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
@@ -57,14 +55,18 @@ def status_command(file: str | None, *, as_json: bool) -> int:
         if not dataset.problem:
             out.print_line(no_shards(settings.storage.raw_root))
         return 2 if dataset.problem else 0
-    table = Table(title=counted(len(statuses), "shard"), title_justify="left")
-    for column in ("state", "shards", "why", "stages to make", "for example"):
-        table.add_column(column, overflow="fold", justify="right" if column == "shards" else "left")
-    for line in status_lines(statuses):
-        why = "" if line.status == COMPLETE else line.status.text
-        to_make = ", ".join(stages_due([line.status], stages))
-        table.add_row(str(line.status.state), f"{line.shards:,}", why, to_make, line.examples)
-    out.print(table)
+    lines = (
+        (
+            str(line.status.state),
+            f"{line.shards:,}",
+            "" if line.status == COMPLETE else line.status.text,
+            ", ".join(stages_due([line.status], stages)),
+            line.examples,
+        )
+        for line in status_lines(statuses)
+    )
+    columns = ("state", "shards", "why", "stages to make", "for example")
+    out.print_table(columns, lines, title=counted(len(statuses), "shard"), right=("shards",))
     for text in _failures(dataset, statuses):
         out.print_line(text)
     for text in _what_a_run_would_make(statuses, stages, settings.watch.nightly):

@@ -11,14 +11,13 @@ from interleaved_assets.cli.terminal.complete import complete_made_shards
 from interleaved_assets.cli.terminal.options import FILE, as_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from interleaved_assets.cli.terminal.console import DataConsole
     from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow
     from interleaved_assets.pipeline.lineage.tar import TarTrace
 
 SECTION: Final = "Samples and dropped rows"
 _MEMBERS_SHOWN: Final = 12
+_COLUMNS: Final = ("position", "modality", "outcome", "measured", "threshold", "detail")
 
 
 @click.command("trace")
@@ -110,7 +109,7 @@ def _print_sample(
     for trace in traces:
         if rows := trace.rows():
             out.print(f"{trace.record.stage}  {trace.record.rows_uri}", soft_wrap=True)
-            out.print(_rows_table(rows, every_row=every_row))
+            out.print_table(_COLUMNS, _lines(rows, every_row=every_row))
         if trace.kept is None:
             out.print(_in_tar(trace, every_member=every_row), soft_wrap=True)
 
@@ -214,22 +213,16 @@ def _in_tar(trace: "StageTrace", *, every_member: bool) -> str:
     return f"{trace.record.stage}  {trace.in_tar.uri}: {', '.join(names)}: {rows}"
 
 
-def _rows_table(rows: "Sequence[TracedRow]", *, every_row: bool) -> "Table":
-    from rich.table import Table
-
-    table = Table()
-    for column in ("position", "modality", "outcome", "measured", "threshold", "detail"):
-        table.add_column(column, overflow="fold")
+def _lines(rows: "Sequence[TracedRow]", *, every_row: bool) -> Iterator[tuple[str, ...]]:
     for plain, part in groupby(rows, key=lambda row: row.is_plain):
         group = list(part)
         if plain and not every_row and len(group) > 1:
-            table.add_row(*_summed_up(group))
+            yield _summed_up(group)
             continue
         for row in group:
             measured = _scores(row.scores) if row.measured is None else f"{row.measured:.4g}"
             threshold = "" if row.threshold is None else f"{row.threshold:.4g}"
-            table.add_row(str(row.position), row.modality, row.outcome, measured, threshold, row.detail)
-    return table
+            yield str(row.position), row.modality, row.outcome, measured, threshold, row.detail
 
 
 def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """``interleaved what-if``: selection on stored scores under changed settings."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -10,14 +10,13 @@ from interleaved_assets.cli.terminal.complete import complete_made_shards
 from interleaved_assets.cli.terminal.options import as_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.selection.other_bounds import Outcome
 
 SECTION: Final = "The shards of a project"
 SHARDS_AT_A_TIME: Final = 8
 """Number of shards read at once; each takes up to ``run.max_batch_bytes`` for its texts."""
+_NUMBERS: Final = ("now", "then", "difference")
 _MEANING: Final = (
     "now: the settings in force, applied to the stored scores. Filtered shards that were made under other settings "
     "differ from it until they are made again."
@@ -95,7 +94,8 @@ def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequenc
     if answered and as_json:
         print_json({"shards": answered, "now": asdict(now), "then": asdict(then)})
     elif answered:
-        out.print(_table(f"{', '.join(changes)}: {_shards(answered, len(keys))}", now, then))
+        title = f"{', '.join(changes)}: {_shards(answered, len(keys))}"
+        out.print_table(("", *_NUMBERS), _lines(now, then), title=title, right=_NUMBERS)
         out.print(_MEANING)
     return 2 if errors else 0
 
@@ -104,16 +104,8 @@ def _shards(answered: int, asked: int) -> str:
     return f"{asked} shards" if answered == asked else f"{answered} of {asked} shards"
 
 
-def _table(title: str, now: "Outcome", then: "Outcome") -> "Table":
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for column in ("now", "then", "difference"):
-        table.add_column(column, justify="right")
+def _lines(now: "Outcome", then: "Outcome") -> Iterator[tuple[str, ...]]:
     lines = [(name, getattr(now, name), getattr(then, name)) for name in ("samples_kept", "images_kept", "rows_kept")]
     reasons = sorted({*now.dropped, *then.dropped})
     lines += [(f"dropped: {name}", now.dropped.get(name, 0), then.dropped.get(name, 0)) for name in reasons]
-    for name, before, after in lines:
-        table.add_row(name, f"{before:,}", f"{after:,}", f"{after - before:+,}")
-    return table
+    return ((name, f"{before:,}", f"{after:,}", f"{after - before:+,}") for name, before, after in lines)

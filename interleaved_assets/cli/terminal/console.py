@@ -5,12 +5,13 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from interleaved_assets.model.errors import InterleavedError, describe
@@ -47,6 +48,22 @@ class DataConsole(Console):
         width = max(len(name) for name, _ in lines)
         for name, value in lines:
             self.print_line(f"  {name:<{width}}  {value}")
+
+    def print_table(
+        self,
+        columns: Iterable[str],
+        rows: Iterable[Iterable[str]],
+        *,
+        title: str | None = None,
+        right: Collection[str] = (),
+    ) -> None:
+        """Print a table whose cells fold; the columns ``right`` have numbers, which are aligned on the right."""
+        table = Table(title=title, title_justify="left")
+        for column in columns:
+            table.add_column(column, overflow="fold", justify="right" if column in right else "left")
+        for row in rows:
+            table.add_row(*row)
+        self.print(table)
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError  # rich would exit with 1, which means that nothing was found
