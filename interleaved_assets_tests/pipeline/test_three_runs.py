@@ -189,7 +189,7 @@ def inputs_looked_at_only_behind_the_work(monkeypatch: pytest.MonkeyPatch) -> No
     finish = attempt.Attempt.finish
 
     def finish_with_present_stamps(job: attempt.Attempt, work: Work) -> StageOutcome:
-        job.seen = {uri: attempt.look_at(uri) for uri in job.seen}
+        job.seen = {uri: attempt.read_stamp(uri) for uri in job.seen}
         return finish(job, work)
 
     stand_in(monkeypatch, attempt.Attempt, "finish", finish_with_present_stamps)

@@ -45,12 +45,10 @@ from interleaved_assets.io.storage.options import StorageOptionsByScheme as Stor
 from interleaved_assets.io.storage.options import options_of as options_of
 from interleaved_assets.io.storage.roots import check_allowed as check_allowed
 from interleaved_assets.io.storage.roots import folders_of as folders_of
-from interleaved_assets.io.storage.stamps import Seen as Seen
 from interleaved_assets.io.storage.stamps import content_hash as content_hash
 from interleaved_assets.io.storage.stamps import content_version as content_version
 from interleaved_assets.io.storage.stamps import etag_stamp as etag_stamp
 from interleaved_assets.io.storage.stamps import list_stamps as list_stamps
-from interleaved_assets.io.storage.stamps import look_at as look_at
 from interleaved_assets.io.storage.stamps import raw_stamp as raw_stamp
 from interleaved_assets.io.storage.stamps import read_stamp as read_stamp
 from interleaved_assets.io.storage.walk import files_below as files_below

@@ -6,7 +6,7 @@ the modification time in nanoseconds, the size and the inode; on other filesyste
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
@@ -69,26 +69,8 @@ def local_stamp(status: os.stat_result) -> str:
     return f"modified:{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
 
 
-class Seen(NamedTuple):
-    """A file as one request shows it.
-
-    Attributes:
-        stamp: None if no such file exists.
-        uploaded: time of the upload of an object, empty if the storage does not report it. In S3 an object that is
-            replaced and then restored has its first stamp again, and a later time, in whole seconds.
-    """
-
-    stamp: str | None
-    uploaded: str = ""
-
-    @classmethod
-    def of(cls, info: Mapping[str, Any]) -> "Seen":
-        """Return what fsspec's ``info`` of a remote file says."""
-        return cls(stamp_of(info), str(info.get("LastModified", "")))
-
-
-def look_at(uri: str, storage_options: StorageOptions = None) -> Seen:
-    """Return the file at ``uri`` as it is now, in one request.
+def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
+    """Return the current stamp of the file at ``uri``, in one request; None if no such file exists.
 
     Raises:
         StorageError: the storage cannot be reached, or access is denied.
@@ -96,17 +78,12 @@ def look_at(uri: str, storage_options: StorageOptions = None) -> Seen:
     with storage_errors(uri, "look at"):
         try:
             if is_local(uri):
-                return Seen(local_stamp(local_path(uri).stat()))
+                return local_stamp(local_path(uri).stat())
             fs, path = filesystem(uri, storage_options)
             fs.invalidate_cache(path)
-            return Seen.of(fs.info(path))
+            return stamp_of(fs.info(path))
         except (FileNotFoundError, NotADirectoryError):
-            return Seen(None)
-
-
-def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
-    """Return the current stamp of the file at ``uri``; None if no such file exists. Raises as :func:`look_at`."""
-    return look_at(uri, storage_options).stamp
+            return None
 
 
 def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str, str]:

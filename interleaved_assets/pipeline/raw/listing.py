@@ -63,8 +63,6 @@ class RawShard(NamedTuple):
     uri: str
     size: int
     stamp: str
-    uploaded: str = ""
-    """Time of the upload of an object of which the storage reports it, by :func:`find_raw_shard`; else empty."""
 
 
 class RawListing(NamedTuple):
@@ -162,7 +160,7 @@ def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
     info = file_info(uri, storage.options)
     if info is None or info["type"] == "directory":
         return None
-    return RawShard(key, uri, info["size"], raw_stamp(info), str(info.get("LastModified", "")))
+    return RawShard(key, uri, info["size"], raw_stamp(info))
 
 
 def _bundled(key: str, uri: str, files: Mapping[str, Mapping[str, Any]]) -> tuple[RawShard, Mapping[str, Any]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 
-from interleaved_assets.io.storage import Seen, clear_leftovers, look_at, remove_file
+from interleaved_assets.io.storage import clear_leftovers, read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
 from interleaved_assets.pipeline.run.record import (
@@ -48,8 +48,8 @@ class Attempt:
     source: RawSource | None
     found: Record | None
     """The record that existed before; None if there was none."""
-    seen: dict[str, Seen] = field(default_factory=dict)
-    """Each output of another stage that the stage reads, by URI, as of :meth:`begin`; empty before."""
+    seen: dict[str, str | None] = field(default_factory=dict)
+    """The stamp of each output of another stage that the stage reads, by URI, as of :meth:`begin`; empty before."""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -105,8 +105,8 @@ class Attempt:
         shard, options = self.shard, self.shard.options
         for name, upstream in shard.read.items():
             present: Record | None = upstream
-            self.seen |= (seen := {rows.uri: look_at(rows.uri, options) for rows in upstream.rows_files.values()})
-            if any(rows.stamp is None or seen[rows.uri].stamp != rows.stamp for rows in upstream.rows_files.values()):
+            self.seen |= (seen := {rows.uri: read_stamp(rows.uri, options) for rows in upstream.rows_files.values()})
+            if any(rows.stamp is None or seen[rows.uri] != rows.stamp for rows in upstream.rows_files.values()):
                 present = with_present_stamps(upstream, options)
             if present is None:
                 raise ShardError(
@@ -184,26 +184,22 @@ class Attempt:
     def _check_inputs(self) -> None:
         """Check that the inputs are still the files that existed when the work began.
 
-        If a file in S3 is replaced while it is open, the next read fails. A file that was replaced before it was
-        opened, and restored since, has its first ETag again; the time of its upload shows the change.
+        If a file in S3 is replaced while it is open, the next read fails.
         """
         shard, raw = self.shard, self.shard.raw
         for uri, seen in self.seen.items():
-            self._check_same(uri, seen, look_at(uri, shard.options), "again")
-        if raw is not None:
-            now = raw_shard_at(raw.uri, shard.key, shard.settings.storage)
-            before = Seen(raw.stamp, raw.uploaded)
-            self._check_same(raw.uri, before, Seen(now.stamp, now.uploaded), "again once it is complete")
+            if read_stamp(uri, shard.options) != seen:
+                raise self._changed(uri, "again")
+        if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp:
+            raise self._changed(raw.uri, "again once it is complete")
         if self.stage.files(shard.settings) != shard.files:
             raise ShardError(
                 f"shard {shard.key}: a file of {', '.join(shard.files)} changed while it was in use; "
                 "materialize it again"
             )
 
-    def _check_same(self, uri: str, before: Seen, now: Seen, when: str) -> None:
-        if now != before:
-            happened = "changed" if now.stamp != before.stamp else "was replaced"
-            raise ShardError(f"shard {self.shard.key}: {uri} {happened} while it was read; materialize it {when}")
+    def _changed(self, uri: str, when: str) -> ShardError:
+        return ShardError(f"shard {self.shard.key}: {uri} changed while it was read; materialize it {when}")
 
 
 def is_same_work(record: Record, inputs: Mapping[str, str], code_version: str, packages: Mapping[str, str]) -> bool:

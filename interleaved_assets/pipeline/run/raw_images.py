@@ -50,7 +50,7 @@ def with_raw_images(
         with open_tar(raw.uri, storage.options, by_ranges=few) as tar:
             yield from fill_referenced(tables, tar, limit)
     now = find_raw_shard(key, storage, source)
-    if (now.stamp, now.uploaded) != (raw.stamp, raw.uploaded):
+    if now.stamp != raw.stamp:
         raise ShardError(f"shard {key}: {raw.uri} changed while its images were read; materialize it again")
 
 

@@ -252,24 +252,6 @@ def test_an_input_in_a_bucket_that_changes_while_it_is_read_is_not_recorded(
     assert read_record(record_uri(settings, "two"), {}) is None
 
 
-@pytest.mark.parametrize(("source", "changed"), [(RAW_SHARDS, "raw/a.tar"), ("one", "out/one/a.parquet")])
-@IN_BUCKET
-def test_an_input_in_a_bucket_that_is_replaced_and_restored_while_it_is_read_is_not_recorded(
-    settings: Settings, bucket: str, s3_environment: S3Server, source: str, changed: str
-) -> None:
-    take_through(Copy("one").stage, "a", settings)
-
-    def copy_another(shard: ShardTask) -> Work:
-        time.sleep(1.1)  # the server tells times in seconds
-        s3_environment.fs.pipe(f"{bucket}/{changed}", b"other")
-        restore = Copy("two", source, meanwhile=lambda: s3_environment.fs.pipe(f"{bucket}/{changed}", b"first"))
-        return restore(shard)
-
-    with pytest.raises(ShardError, match=r"shard a: .*a\.\w+ was replaced while it was read; materialize it again"):
-        take_through(Stage("two", (source,), 1, lambda settings: {}, copy_another), "a", settings)
-    assert read_record(record_uri(settings, "two"), {}) is None
-
-
 @IN_BUCKET
 def test_an_input_in_a_bucket_that_is_replaced_while_it_is_open_is_not_read_on(
     settings: Settings, bucket: str, s3_environment: S3Server

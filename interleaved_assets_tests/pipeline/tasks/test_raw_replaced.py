@@ -28,7 +28,6 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.s3 import S3Server
-from interleaved_assets_tests.s3_gate import s3_gate
 from interleaved_assets_tests.system_calls import system_calls
 
 BY_REFERENCE = 'image_bytes = "referenced"\n'
@@ -168,35 +167,6 @@ def test_texts_are_rewritten_without_the_raw_shard(tmp_path: Path) -> None:
 
 
 IN_BUCKET = pytest.mark.project(BY_REFERENCE, in_bucket=True, shards={"a": 0})
-
-
-@IN_BUCKET
-def test_an_object_that_is_replaced_and_restored_while_it_is_read(
-    settings: Settings, bucket: str, s3_environment: S3Server
-) -> None:
-    before(settings, "final_tars")
-    raw = f"{bucket}/raw/a.tar"
-    first = s3_environment.fs.cat_file(raw)
-    done: list[str] = []
-
-    def replace_and_restore(method: str, path: str) -> None:
-        if not path.partition("?")[0].endswith("/raw/a.tar"):
-            return
-        if method == "GET" and done == []:
-            time.sleep(1.1)  # the server tells times in seconds
-            s3_environment.fs.pipe(raw, first[:-1] + b"x")
-            done.append("replaced")
-        elif done == ["replaced"]:  # what was read is looked at again
-            s3_environment.fs.pipe(raw, first)
-            done.append("restored")
-
-    with s3_gate(s3_environment) as gate:
-        gate.refuses = replace_and_restore
-        storage = settings.storage.model_copy(update={"options": gate.storage_options})
-        with pytest.raises(ShardError, match=r"a\.tar changed while its images were read"):
-            through(settings.model_copy(update={"storage": storage}), "final_tars")
-    assert done == ["replaced", "restored"]
-    assert not s3_environment.fs.exists(f"{bucket}/out/tars/a.tar")
 
 
 @IN_BUCKET
