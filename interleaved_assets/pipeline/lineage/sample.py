@@ -1,9 +1,7 @@
 """Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -13,16 +11,15 @@ from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.parquet.footer import RowGroup
 from interleaved_assets.io.parquet.source import open_parquet
-from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, error_code
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
+from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
-from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, FILTERED, NORMALIZED
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, NORMALIZED
 from interleaved_assets.rewriting.changes import CHANGED, change_text
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import CHANGES, ShardPaths
@@ -164,7 +161,7 @@ def _in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTar | 
     """
     start = f"{member_key(sample_id)}."
     try:
-        for tar in _by_likelihood(sample_id, paths, record):
+        for tar in record.rows_files.values():
             with open_tar(tar.uri, paths.options, by_ranges=True) as source:
                 if members := [member for member in source.index.members if member.name.startswith(start)]:
                     return SampleInTar(tar.uri, members)
@@ -174,23 +171,6 @@ def _in_tar(sample_id: str, paths: ShardPaths, record: Record) -> SampleInTar | 
         f"shard {paths.key}: {record.rows_uri} has no {start}json, although its record counts the sample. "
         "Materialize final_tars again."
     )
-
-
-def _by_likelihood(sample_id: str, paths: ShardPaths, record: Record) -> Iterator[OutputFile]:
-    """Yield the tar that should have the sample, then the others by their distance from it."""
-    files = record.rows_files
-    if len(files) == 1:
-        yield from files.values()
-        return
-    with open_parquet(paths.output(FILTERED), paths.options, advice="Materialize filtered again.") as source:
-        ids = source.read(["sample_id"])["sample_id"]
-    starts = sample_starts(ids)
-    number = pc.index(ids.take(starts), sample_id).as_py()
-    # the error policy drops samples before the tars are written, so the sample may be in an earlier tar
-    ends = [*accumulate(record.parts[role].samples for role in files)]
-    likely = bisect_right(ends, number)
-    for _, tar in sorted(enumerate(files.values()), key=lambda item: abs(item[0] - likely)):
-        yield tar
 
 
 def find_sample(
