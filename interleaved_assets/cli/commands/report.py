@@ -24,8 +24,7 @@ def report_command(file: str | None, *, in_browser: bool, as_json: bool) -> int:
     interleaved report --open
     """
     from interleaved_assets.cli.commands.status import no_shards
-    from interleaved_assets.cli.terminal.browser import open_page
-    from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+    from interleaved_assets.cli.terminal.console import console, open_page, print_error, print_json, progress
     from interleaved_assets.model.errors import StorageError
     from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
     from interleaved_assets.reporting.dataset.write import write_report

@@ -56,8 +56,7 @@ def view_command(
     interleaved view web/part-0003 --reason qr_above --limit 20
     interleaved view some.tar --random 50 --seed 1
     """
-    from interleaved_assets.cli.terminal.browser import open_page
-    from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+    from interleaved_assets.cli.terminal.console import console, open_page, print_error, print_json, progress
     from interleaved_assets.io.storage import atomic_output
     from interleaved_assets.pipeline.files.inputs import without_ending
     from interleaved_assets.pipeline.files.write_rows import check_target

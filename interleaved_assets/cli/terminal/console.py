@@ -5,6 +5,7 @@ import logging
 import math
 import sys
 import time
+import webbrowser
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn, TypeVar
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from interleaved_assets.io.storage import is_local, local_path
 from interleaved_assets.model.errors import InterleavedError, describe
 from interleaved_assets.model.shown import escaped, shown
 
@@ -176,3 +178,16 @@ def print_error(text: str) -> None:
 def short(text: str) -> str:
     """Return an argument for a message: quoted, cut to :data:`LONGEST_SHOWN` characters."""
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+
+def open_page(uri: str) -> bool:
+    """Open the page at ``uri``; return False, with a line on stderr, if no browser can show it."""
+    if not is_local(uri):
+        print_error(
+            f"interleaved: no browser opens {uri}: copy it to this machine, or look at it with interleaved serve"
+        )
+        return False
+    if webbrowser.open(local_path(uri).as_uri()) is False:
+        print_error(f"interleaved: there is no browser here to open {uri} with")
+        return False
+    return True

@@ -1,8 +1,11 @@
 """The report on the data set: one self-contained HTML page, and a short summary of it for the UI."""
 
+import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -10,7 +13,6 @@ from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_tab
 from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.status.status import EXAMPLES
-from interleaved_assets.reporting.dataset.about import About
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
@@ -19,6 +21,7 @@ from interleaved_assets.reporting.plots.figures import reasons_bar, score_charts
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.reporting.wording.page import policy_hash, source, template
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets.settings import SettingLine, Settings, setting_lines
 
 PERCENTS: Final = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 HTML_SHARDS: Final = 1000
@@ -27,6 +30,35 @@ _SPEED_HEADER: Final = (
     *("Stage", "shards made", "shards/s", "images/s", "MB/s", "s in the queue, mean", "s the device waited"),
     "shards/s by host",
 )
+
+
+class About(NamedTuple):
+    """Date, versions and settings of a report."""
+
+    made: str
+    """Date and time in UTC, such as ``2026-01-31 06:00 UTC``."""
+    versions: dict[str, str]
+    """Version by package, with Python among them."""
+    settings: list[SettingLine]
+
+    @property
+    def text(self) -> str:
+        """Date and versions in one line."""
+        return f"Made {self.made} with " + ", ".join(f"{name} {version}" for name, version in self.versions.items())
+
+
+def about(settings: Settings, now: datetime | None = None) -> About:
+    """Return date, versions and settings of a report made now. torch and open_clip are named if CLIP is enabled."""
+    packages = ["interleaved-assets", "dagster", *(["torch", "open_clip_torch"] if settings.clip.enabled else [])]
+    versions = {name: _version(name) for name in packages} | {"Python": platform.python_version()}
+    return About(f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC", versions, list(setting_lines(settings)))
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed here"
 
 
 def html_report(

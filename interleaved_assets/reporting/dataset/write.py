@@ -8,10 +8,9 @@ from interleaved_assets.io.storage import atomic_output, join
 from interleaved_assets.pipeline.run.throughput import read_throughput
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
 from interleaved_assets.reporting.dataset import REPORT_FILE
-from interleaved_assets.reporting.dataset.about import About, about
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.dataset.examples import held_by
-from interleaved_assets.reporting.dataset.report import html_report
+from interleaved_assets.reporting.dataset.report import About, about, html_report
 from interleaved_assets.reporting.documents.pages import stored_pages
 from interleaved_assets.reporting.figures.collect import all_shard_facts
 from interleaved_assets.reporting.figures.measures import measures_of

@@ -17,10 +17,9 @@ from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.status.status import State, Status
 from interleaved_assets.reporting.dataset import report as module
-from interleaved_assets.reporting.dataset.about import about
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, aggregate
 from interleaved_assets.reporting.dataset.examples import Held
-from interleaved_assets.reporting.dataset.report import html_report, summary
+from interleaved_assets.reporting.dataset.report import about, html_report, summary
 from interleaved_assets.reporting.figures.facts import ShardFacts
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection.settings import SelectionSettings
