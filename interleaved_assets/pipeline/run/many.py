@@ -8,7 +8,7 @@ from functools import partial
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.processes import OnProcesses
 from interleaved_assets.pipeline.run.ray import on_cluster
-from interleaved_assets.pipeline.run.shard_map import InCaller, OnThreads, Task, each, each_result
+from interleaved_assets.pipeline.run.shard_map import OnThreads, Task, each, each_result, in_caller
 from interleaved_assets.pipeline.run.stage import ShardResult, Stage, StageOutcome
 from interleaved_assets.pipeline.run.throughput import StepProgress
 from interleaved_assets.scoring.clip.settings import ClipSettings
@@ -91,7 +91,7 @@ def take_many(
         together, gpu = first.together is not None, needs_gpu(first, settings.clip)
         found = on_cluster(work, keys, first.name, settings.run, together=together, gpu=gpu)
     elif first.together:
-        found = each_result(InCaller(work), [Task(tuple(keys), first.name)] if keys else (), tries=tries)
+        found = in_caller(work, Task(tuple(keys), first.name), tries=tries)
     else:
         tasks = [Task((key,), first.name) for key in keys]
         place = OnThreads(work, 1) if jobs == 1 else OnProcesses(work, jobs)

@@ -1,4 +1,4 @@
-"""The one map over shards: in worker processes, on threads, in the caller's thread or on a Ray cluster.
+"""The one map over shards: in worker processes, on threads or on a Ray cluster; or in the thread of the caller.
 
 A task is some shards at one stage, and a :class:`Workplace` does tasks. Wherever that is, :func:`each_result` handles
 what goes wrong: a shard that takes too long, a storage that does not answer, a worker that is lost.
@@ -240,33 +240,20 @@ class OnThreads(Generic[Result]):
             wait(self._busy, timeout=min(max(0.0, last - time.monotonic()), threading.TIMEOUT_MAX))
 
 
-class InCaller(Generic[Result]):
-    """The thread of the caller, with one task at a time: an interruption ends its work, and there is no time limit."""
+def in_caller(work: TaskWork[Result], task: Task, *, tries: int) -> Iterator[ShardResult[Result]]:
+    """Yield the result or the error of each shard of ``task``, done in the thread of the caller.
 
-    queues = True
-
-    def __init__(self, work: TaskWork[Result]) -> None:
-        self._work = work
-        self._found: Iterator[tuple[str, Result | Exception]] | None = None
-
-    def has_room(self) -> bool:
-        return self._found is None
-
-    def give(self, task: Task, _: float) -> None:
-        self._found = iter(self._work(task))
-
-    def messages(self) -> Iterator[tuple[None, Found[Result] | None]]:
-        assert self._found is not None
-        found = next(self._found, None)
-        if found is None:
-            self._found = None
-        yield None, None if found is None else Found(*found)
-
-    def abandon(self, _: None) -> bool:
-        return False
-
-    def close(self, _: bool, /) -> None:
-        self._found = None
+    An interruption of the caller ends the work, and there is no time limit. A shard whose storage does not answer is
+    tried ``tries`` times.
+    """
+    while task.keys:
+        again = []
+        for key, result in work(task):
+            if isinstance(result, StorageUnavailable) and task.attempt < tries:
+                again.append(key)
+            else:
+                yield ShardResult(key, task.stage, result)
+        task = task._replace(keys=tuple(again), attempt=task.attempt + 1)
 
 
 def sendable(result: Any, key: str, stage: str) -> Any:
