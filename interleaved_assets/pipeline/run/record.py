@@ -253,15 +253,10 @@ def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -
 
 def _present_stamp(output: OutputFile, storage_options: Mapping[str, object]) -> str | None:
     """Return the present stamp of the file; None if there is no file, or if its content is not that of ``output``."""
+    # a file that is replaced after its stamp was read does not match the renewed record, and is compared once more
     stamp = read_stamp(output.uri, storage_options)
-    while stamp is not None and stamp != output.stamp:
-        same = _has_content(output, storage_options)
-        # the file may have been replaced after its stamp was read, so the hash counts only if the stamp is still the
-        # same
-        before, stamp = stamp, read_stamp(output.uri, storage_options)
-        if stamp == before:
-            return stamp if same else None
-    return stamp
+    is_same = stamp == output.stamp or _has_content(output, storage_options)
+    return stamp if is_same else None
 
 
 def _has_content(output: OutputFile, storage_options: Mapping[str, object]) -> bool:

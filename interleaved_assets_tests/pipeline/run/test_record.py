@@ -20,7 +20,6 @@ from interleaved_assets.pipeline.run.record import (
     write_record,
 )
 from interleaved_assets.settings.shard_paths import ShardPaths
-from interleaved_assets_tests.elsewhere import elsewhere, requests
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import files_opened
 
@@ -135,21 +134,6 @@ def test_outputs_are_read_only_if_their_stamp_differs(tmp_path: Path) -> None:
     with files_opened("/b") as b:
         assert with_present_stamps(record, {}) is None
     assert b == []
-
-
-def test_an_output_that_is_replaced_while_its_content_is_compared_does_not_count(tmp_path: Path) -> None:
-    output = an_output(elsewhere(tmp_path / "a"), b"first")
-    an_output(elsewhere(tmp_path / "a"), b"first")
-    asked: list[str] = []
-
-    def replaced(request: str, path: str) -> None:
-        if (request, asked[-1:], asked.count("open rb")) == ("info", ["open rb"], 1):  # its content has been read
-            (tmp_path / "a").write_bytes(b"other")
-        asked.append(request)
-
-    with requests(replaced):
-        assert with_present_stamps(a_record(output), {}) is None
-    assert asked.count("open rb") == 2
 
 
 def test_a_listed_stamp_saves_a_request_and_an_outdated_one_is_checked(tmp_path: Path) -> None:
