@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.fill import materialize
 from interleaved_assets.io.storage.roots import folders_of
@@ -19,7 +18,7 @@ from interleaved_assets.scoring.protocol.registry import document_columns
 from interleaved_assets.scoring.protocol.settings import DocumentSettings, ScoringSettings
 from interleaved_assets.scoring.scores.ratio import count_words
 from interleaved_assets.selection.judge import select
-from interleaved_assets.selection.positions import join_scores, match_scores, reindex_positions
+from interleaved_assets.selection.positions import join_scores, reindex_positions
 from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.texts import with_fields
@@ -28,16 +27,6 @@ from interleaved_assets.selection.texts import with_fields
 def selection_rows(table: pa.Table) -> pa.Table:
     """Return the columns that ``select`` reads from a batch: ``sample_id``, ``position``, ``modality``, ``words``."""
     return table.select(ROW_KEY).append_column("words", count_words(table["text_content"]))
-
-
-def with_words(rows: pa.Table, documents: pa.Table) -> pa.Table:
-    """Return ``rows`` with the column ``words`` from scores of documents; null for rows that are no texts.
-
-    ``documents`` is a table of :func:`~interleaved_assets.scoring.protocol.texts.score_documents`.
-    """
-    matched = match_scores(rows.select(["sample_id", "position"]), documents, name="document scores")
-    no_words = (matched < 0) | pc.not_equal(rows["modality"], "text").to_numpy()
-    return rows.append_column("words", documents["words"].take(pa.array(matched, mask=no_words)))
 
 
 def document_scores(

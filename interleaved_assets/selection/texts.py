@@ -103,3 +103,13 @@ def with_fields(documents: pa.Table, rows: pa.Table, fields: Sequence[str]) -> p
         found = pa.nulls(len(at), pa.string()) if values is None else values.take(at)
         documents = documents.append_column(field_column(path), found)
     return documents
+
+
+def with_words(rows: pa.Table, documents: pa.Table) -> pa.Table:
+    """Return ``rows`` with the column ``words`` from scores of documents; null for rows that are no texts.
+
+    ``documents`` is a table of :func:`~interleaved_assets.scoring.protocol.texts.score_documents`.
+    """
+    matched = match_scores(rows.select(["sample_id", "position"]), documents, name="document scores")
+    no_words = (matched < 0) | pc.not_equal(rows["modality"], "text").to_numpy()
+    return rows.append_column("words", documents["words"].take(pa.array(matched, mask=no_words)))

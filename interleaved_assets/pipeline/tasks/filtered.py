@@ -32,12 +32,11 @@ from interleaved_assets.pipeline.stages.names import FILTERED as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED, RATIO
 from interleaved_assets.pipeline.stages.outputs import read_document_scores, read_scores
 from interleaved_assets.scoring.protocol.filter import SampleFilter
-from interleaved_assets.selection.batch import with_words
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.other_bounds import judged_samples
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.settings import SelectionSettings
-from interleaved_assets.selection.texts import with_fields
+from interleaved_assets.selection.texts import with_fields, with_words
 from interleaved_assets.settings import PublishSettings
 from interleaved_assets.settings.shard_paths import SAMPLES, ShardPaths
 
