@@ -1,5 +1,6 @@
 """A checkpoint and a head that cannot be reached: definitions load, and only the step that needs them fails."""
 
+import hashlib
 import html
 import logging
 import socket
@@ -14,7 +15,6 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.metadata import version_tags
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
-from interleaved_assets.io.storage import read_stamp
 from interleaved_assets.model.errors import InterleavedError, SettingsError, describe
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.run.failures import read_failures
@@ -148,7 +148,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
             path = Path(shard.paths.output("clip_scores"))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"scores")
-            rows = OutputFile(uri=str(path), size=6, checksum="0", stamp=read_stamp(str(path)) or "")
+            rows = OutputFile(uri=str(path), size=6, sha256=hashlib.sha256(b"scores").hexdigest())
             yield shard.key, Work(outputs={"rows": rows}, data_version="v", counts_out=Counts(rows=1))
 
     replace_model(monkeypatch, score_together=score)

@@ -14,8 +14,8 @@ from interleaved_assets.io.storage import StorageOptions, content_version, file_
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable, row_error
 
 _KEY: Final = b"interleaved_raw_shards"
-_known: Final[dict[tuple[str, str], str]] = {}
-"""Versions of local files that this process has computed, by path and stamp: each is hashed once."""
+_known: Final[dict[tuple[str, str, str], str]] = {}
+"""Versions of local files that this process has computed, by path, stamp and kind of hash: each is hashed once."""
 
 
 def with_raw_version(schema: pa.Schema, uri: str, size: int, version: str) -> pa.Schema:
@@ -76,7 +76,7 @@ class RawShards:
                 return None  # fetching says so
             self._stamps[path] = stamp = raw_stamp(info)
             version = str(stated["version"])
-            if info["size"] == stated["size"] and self._version(path, stamp) == version:
+            if info["size"] == stated["size"] and self._version(path, stamp, version) == version:
                 return None
         except StorageUnavailable:
             raise
@@ -84,11 +84,11 @@ class RawShards:
             return row_error("unreadable_source", str(error))
         return row_error("source_changed", f"{path} is not the raw shard that the rows were made from: it was replaced")
 
-    def _version(self, path: str, stamp: str) -> str:
-        place = path, stamp
+    def _version(self, path: str, stamp: str, stated: str) -> str:
+        place = path, stamp, stated.partition(":")[0]
         if place in _known:
             return _known[place]
-        version = content_version(path, stamp, self._options)
+        version = content_version(path, stamp, self._options, like=stated)
         if is_local(path):  # another filesystem may tell no times, so that its stamps are all alike
             _known[place] = version
         return version

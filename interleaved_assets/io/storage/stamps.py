@@ -15,7 +15,7 @@ from interleaved_assets.io.storage.filesystem import (
     local_path,
     storage_errors,
 )
-from interleaved_assets.io.storage.inputs import file_xxh3
+from interleaved_assets.io.storage.inputs import file_sha256, file_xxh3
 from interleaved_assets.io.storage.walk import files_below
 from interleaved_assets.model.errors import StorageError
 
@@ -45,17 +45,20 @@ def raw_stamp(info: Mapping[str, Any]) -> str:
     return f"{time} inode:{info['ino']} changed:{info.get('created')}" if "ino" in info else time
 
 
-def content_version(uri: str, stamp: str, storage_options: StorageOptions = None) -> str:
+def content_version(uri: str, stamp: str, storage_options: StorageOptions = None, *, like: str = "") -> str:
     """Return the version of a file's content: ``etag:…`` if its stamp has one, else ``xxh3:…`` of the content.
 
     Args:
         stamp: the file's :func:`raw_stamp`.
+        like: a version to compare with; one of an older version of this package, ``sha256:…``, gives such a version.
 
     Raises:
         StorageError: the file cannot be read.
     """
     if stamp.startswith("etag:"):
         return stamp
+    if like.startswith("sha256:"):
+        return f"sha256:{file_sha256(uri, storage_options)}"
     return f"xxh3:{file_xxh3(uri, storage_options)}"
 
 
@@ -96,14 +99,14 @@ def list_stamps(folder: str, storage_options: StorageOptions = None) -> dict[str
     return {name: stamp for name, stamp in found.items() if stamp is not None}
 
 
-def content_hash(uri: str, storage_options: StorageOptions = None) -> str | None:
+def content_hash(uri: str, storage_options: StorageOptions = None, *, like: str = "") -> str | None:
     """Return the hash of the file's content, as :func:`content_version` does; None if no such file exists.
 
     Raises:
         StorageError: it cannot be read.
     """
     try:
-        return content_version(uri, "", storage_options)
+        return content_version(uri, "", storage_options, like=like)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None

@@ -204,4 +204,5 @@ def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | Non
         raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")
     if known is not None and (known.uri, known.stamp) == (file.uri, stamp):
         return known
-    return RawSource(uri=file.uri, size=file.size, stamp=stamp, version=content_version(file.uri, stamp, options))
+    version = content_version(file.uri, stamp, options, like=known.version if known else "")
+    return RawSource(uri=file.uri, size=file.size, stamp=stamp, version=version)

@@ -174,7 +174,7 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
     """Return the data version of a raw shard: ``etag:…`` if the store has one, else ``xxh3:…`` of the content.
 
     ``known`` is the shard's source in an earlier record. If its stamp is unchanged, its version is returned without
-    reading the shard.
+    reading the shard; else the content is hashed as it was then, so that records with ``sha256:…`` stay valid.
 
     Raises:
         StorageError: the shard cannot be read, or its name is not UTF-8.
@@ -184,16 +184,17 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
         return known.version
     if (of_bundle := bundle_version(shard.uri, shard.stamp, storage)) is not None:
         return of_bundle
-    return content_version(shard.uri, shard.stamp, storage.options)
+    return content_version(shard.uri, shard.stamp, storage.options, like=known.version if known else "")
 
 
 def seems_same(recorded: str, stamp: str) -> bool:
     """Return whether a file with this stamp seems to be the recorded one, without reading it.
 
     The time of its last change does not count: ``chmod`` or a hard link changes that of every file, and all shards
-    would look stale. A stage compares it, and then reads the file.
+    would look stale. A stage compares it, and then reads the file. A stamp of an older version has only the time.
     """
-    return recorded.partition(" changed:")[0] == stamp.partition(" changed:")[0]
+    before, now = (one.partition(" changed:")[0] for one in (recorded, stamp))
+    return now == before or now.startswith(f"{before} ")
 
 
 def just_written(shard: RawShard, seconds: float) -> bool:

@@ -41,21 +41,23 @@ class Written(Protocol):
 class OutputFile(BaseModel):
     """One file that a stage wrote; size in bytes, hash of its content, and the stamp of the file.
 
-    Without a stamp, which not every storage reports at the commit, the next run on the shard compares the content.
+    Records written by older versions may have no stamp: the next run on the shard then compares the content.
     """
 
     model_config = ConfigDict(frozen=True)
 
     uri: str
     size: int
-    checksum: str
-    """128-bit XXH3 of the content as 32 hex digits."""
+    checksum: str | None = None
+    """128-bit XXH3 of the content as 32 hex digits; None in some records of older versions."""
+    sha256: str | None = None
+    """SHA-256 of the content as 64 hex digits, in records of older versions."""
     stamp: str | None = None
 
     @property
     def content(self) -> str:
-        """The hash of its content with its kind: ``xxh3:…``."""
-        return f"xxh3:{self.checksum}"
+        """The hash of its content with its kind: ``xxh3:…``, or ``sha256:…`` of a record of an older version."""
+        return f"xxh3:{self.checksum}" if self.checksum else f"sha256:{self.sha256}"
 
     @classmethod
     def of(cls, written: "Written") -> "OutputFile":
@@ -263,4 +265,4 @@ def _has_content(output: OutputFile, storage_options: Mapping[str, object]) -> b
     info = file_info(output.uri, storage_options)
     if info is None or info["size"] != output.size:
         return False
-    return content_hash(output.uri, storage_options) == output.content
+    return content_hash(output.uri, storage_options, like=output.content) == output.content

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import fsspec
@@ -95,6 +96,7 @@ def test_in_a_bucket_the_stamp_comes_from_the_answer_to_the_upload(
     assert before.endswith(f"-{len(content)}")
     assert read_stamp(uri, options) == before
     assert content_hash(uri, options) == f"xxh3:{xxh3(content)}"
+    assert content_hash(uri, options, like="sha256:") == f"sha256:{sha256(content).hexdigest()}"
     with monkeypatch.context() as patches:
         patches.setattr(s3fs.S3FileSystem, "call_s3", upload_and_be_replaced)
         assert write(uri, content, options) == before

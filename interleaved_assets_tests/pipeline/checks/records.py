@@ -19,7 +19,7 @@ def record(shard: str = "a", *, rows_in: int = 0, rows_out: int = 0, **facts: An
             "code_version": "1-x",
             "inputs": {},
             "data_version": "v",
-            "outputs": {"rows": OutputFile(uri="a", size=1, checksum="0", stamp="0")},
+            "outputs": {"rows": OutputFile(uri="a", size=1, checksum="0")},
             "settings": {},
             "counts_in": Counts(rows=rows_in),
             "counts_out": Counts(rows=rows_out),

@@ -1,13 +1,15 @@
+import hashlib
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.raw import listing
-from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards, raw_content_version
+from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, list_raw_shards, raw_content_version
 from interleaved_assets.pipeline.raw.snapshot import (
     SnapshotChanges,
     SnapshotEntry,
@@ -198,6 +200,19 @@ def test_another_content_of_the_same_size_and_time_is_seen(
     source = first["a"].source
     assert raw_content_version(find_raw_shard("a", storage), storage, source) != source.version
     assert known(see(storage, first, now=200), first) == ["a"]
+
+
+@pytest.mark.parametrize("version", ["xxh3", "sha256"])
+def test_a_stamp_of_an_older_version_is_hashed_once_and_its_record_stays_valid(
+    storage: StorageSettings, version: str
+) -> None:
+    put(storage, "a.tar", b"one", 1)
+    shard = find_raw_shard("a", storage)
+    content = {"xxh3": xxhash.xxh3_128(b"one"), "sha256": hashlib.sha256(b"one")}[version].hexdigest()
+    old = RawSource(uri=shard.uri, size=3, stamp="modified:1.0", version=f"{version}:{content}")
+    assert raw_content_version(shard, storage, old) == old.version
+    assert listing.seems_same(old.stamp, shard.stamp)
+    assert not listing.seems_same("modified:2.0", shard.stamp)
 
 
 def test_a_changed_mode_makes_no_shard_look_changed(storage: StorageSettings) -> None:

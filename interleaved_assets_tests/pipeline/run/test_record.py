@@ -1,5 +1,6 @@
 """Records: reading and writing them, and whether their outputs are still the files that they name."""
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -189,3 +190,16 @@ def test_paths_of_a_shard() -> None:
     }
     assert paths.outputs("filtered", ["samples"])["samples"] == "s3://bucket/out/sample_scores/cc/a.parquet"
     assert paths.record("final_tars") == "s3://bucket/out/records/final_tars/cc/a.json"
+
+
+def test_outputs_of_a_record_of_an_older_version_are_compared_by_their_sha256(tmp_path: Path) -> None:
+    present = an_output(tmp_path / "a", b"first")
+    old = present.model_copy(
+        update={"checksum": None, "sha256": hashlib.sha256(b"first").hexdigest(), "stamp": "another"}
+    )
+    assert old.content.startswith("sha256:")
+    renewed = with_present_stamps(a_record(old), {})
+    assert renewed is not None
+    assert renewed.outputs["rows"].stamp == present.stamp
+    changed = old.model_copy(update={"sha256": hashlib.sha256(b"other").hexdigest()})
+    assert with_present_stamps(a_record(changed), {}) is None

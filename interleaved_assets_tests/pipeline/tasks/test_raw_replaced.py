@@ -1,5 +1,6 @@
 """A raw shard whose images rows name, replaced, cut or exchanged at any moment: other bytes are never published."""
 
+import hashlib
 import os
 import shutil
 import tarfile
@@ -15,6 +16,7 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.io import InterleavedParquetReader, InterleavedWebdatasetWriter, materialize
 from interleaved_assets.io.parquet.reader import read_parquet_shard
+from interleaved_assets.io.rows.raw_versions import with_raw_version
 from interleaved_assets.model.errors import MaterializeError, ShardError, StorageError
 from interleaved_assets.pipeline.release.make import make_release
 from interleaved_assets.pipeline.release.verify import verify_release
@@ -215,6 +217,16 @@ def test_a_touched_raw_shard_is_hashed_and_read(settings: Settings, tmp_path: Pa
     table = rows_of(settings)
     os.utime(tmp_path / "raw/a.tar", (1, 1))
     assert errors_of(table, tmp_path) == set()
+
+
+def test_a_version_of_an_older_record_is_compared_by_its_kind(settings: Settings, tmp_path: Path) -> None:
+    through(settings, "normalized")
+    table = rows_of(settings)
+    assert errors_of(table, tmp_path) == set()
+    raw = tmp_path / "raw/a.tar"
+    version = f"sha256:{hashlib.sha256(raw.read_bytes()).hexdigest()}"
+    older = with_raw_version(table.schema, str(raw), raw.stat().st_size, version)
+    assert errors_of(table.replace_schema_metadata(older.metadata), tmp_path) == set()
 
 
 def test_commands_and_writers_do_not_take_other_bytes(

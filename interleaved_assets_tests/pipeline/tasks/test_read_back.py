@@ -124,7 +124,7 @@ def packed(path: Path, members: Members) -> OutputFile:
             tar.addfile(info, io.BytesIO(content))
     content = path.read_bytes()
     checksum = xxhash.xxh3_128_hexdigest(content)
-    return OutputFile(uri=str(path), size=len(content), checksum=checksum, stamp="0")
+    return OutputFile(uri=str(path), size=len(content), checksum=checksum)
 
 
 def body(**fields: Any) -> bytes:
