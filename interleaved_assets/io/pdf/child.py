@@ -39,14 +39,15 @@ def main() -> None:
             _parse(request)
             os._exit(0)
         _, status, used = os.wait4(child, 0)
-        if status:
-            sys.exit(_ended(os.waitstatus_to_exitcode(status), used.ru_maxrss // 1024, request))
+        code = os.waitstatus_to_exitcode(status)
+        if code == -signal.SIGALRM:
+            _write({"late": f"took more than reading.pdf.max_seconds {request['max_seconds']:g}"}, [])
+        elif code:
+            sys.exit(_ended(code, used.ru_maxrss // 1024, request))
         _write({"done": True}, [])
 
 
 def _ended(code: int, peak: int, request: dict[str, Any]) -> str:
-    if code == -signal.SIGALRM:
-        return f"took more than reading.pdf.max_seconds {request['max_seconds']:g}"
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
     return f"{how} at {peak} MiB (reading.pdf.max_memory is {request['max_memory'] // _MIB} MiB)"
 
@@ -55,7 +56,7 @@ def _parse(request: dict[str, Any]) -> None:
     """Write a frame for a file and one for each page."""
     resource.setrlimit(resource.RLIMIT_AS, (request["max_memory"],) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.setitimer(signal.ITIMER_REAL, max(request["max_seconds"], 1e-6))  # 0 would be no limit
+    signal.setitimer(signal.ITIMER_REAL, max(request["max_seconds"] - request["seconds_used"], 1e-6))  # 0: no limit
     for head, contents in _frames(request["path"], request):
         left, _ = signal.setitimer(signal.ITIMER_REAL, 0)  # the reader may be slow
         _write(head, contents)
@@ -80,7 +81,7 @@ def _frames(path: str, options: dict[str, Any]) -> Iterator[Frame]:
     document.init_forms()
     about = {name.lower(): value for name, value in document.get_metadata_dict(skip_empty=True).items()}
     yield {"pages": len(document), "about": about}, []
-    for number in range(min(len(document), options["max_pages"])):
+    for number in range(options["pages_read"], min(len(document), options["max_pages"])):
         try:
             yield _page(_with_fields(document, number), number + 1, options, marks)
         except (pdfium.PdfiumError, MemoryError, ValueError, OSError) as error:

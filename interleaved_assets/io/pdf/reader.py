@@ -1,13 +1,14 @@
 """Reader of PDF files: each file a document of its text in reading order, with embedded images in place."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from interleaved_assets.io.pdf.model import PageModel
-from interleaved_assets.io.pdf.parser import parser
+from interleaved_assets.io.pdf.parser import read_frames
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_tables
 from interleaved_assets.io.storage import local_copy, locator_path
@@ -34,9 +35,9 @@ def read_pdf(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     """Yield the rows of a PDF file: one document, whose ``sample_id`` is the name of the file.
 
     Each text and image has the column ``page``, from 1. The row of the document has ``pages``, its title and other
-    metadata, and ``pages_without_text``: pages without a text layer, such as scans. Pages that cannot be parsed are
-    ``unreadable_page`` errors of their own. A JPEG is copied as it is stored; other images, and those with a mask, are
-    PNG. The file is parsed in a process of its own.
+    metadata, and ``pages_without_text``: pages without a text layer, such as scans. Pages that cannot be parsed, or
+    that end the parser, are ``unreadable_page`` errors of their own. A JPEG is copied as it is stored; other images,
+    and those with a mask, are PNG. The file is parsed in a process of its own.
 
     Raises:
         StorageError: the file is missing or unreadable.
@@ -76,8 +77,8 @@ def _document(uri: str, options: ReadOptions) -> BlockDocument:
     refused: str | None = None
     model = None if settings.model_url is None else PageModel(settings)
     pages = read = size = 0
-    with local_copy(uri, options.storage_options) as copy, parser() as lent:
-        for head, contents in lent.frames(copy, settings):
+    with local_copy(uri, options.storage_options) as copy, closing(read_frames(copy, settings)) as frames:
+        for head, contents in frames:
             if "ended" in head:
                 ended = head["ended"]
                 break
