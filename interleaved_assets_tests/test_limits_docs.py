@@ -59,6 +59,7 @@ ROW_OF = {
     "_MOST_RULES": "lines in a direction on a PDF page",
     "_MOST_SEGMENTS": "segments of a path on a PDF page",
     "_MOST_PAGE_BYTES": "text of a page of a PDF file",
+    "_MOST_ENDED": "parsers that a PDF file may end",
     "_MOST_ENTRIES": "tags in the Exif or GPS directory of a TIFF",
     "_MOST_GAPS": "nulls in a written document for positions without a row",
     "_MOST_LINES": "lines of a message about settings",
