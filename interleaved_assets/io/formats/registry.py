@@ -79,6 +79,7 @@ PDF: Final = ShardFormat(
     read=imported("interleaved_assets.io.pdf.reader:read_pdf"),
     read_files=imported("interleaved_assets.io.pdf.reader:read_pdfs"),
     magic=b"%PDF-",
+    version=2,
     section="pdf",
     settings=PdfSettings,
 )

@@ -130,10 +130,11 @@ def atomic_output(uri: str, storage_options: StorageOptions = None) -> Iterator[
     An existing file is replaced at that moment, if :func:`check_output` allows it. On an exception it is not changed,
     and temporary data are removed. Missing folders are created.
 
-    A process that is killed in the block leaves nothing on a local disk of Linux. On other filesystems it leaves a
-    hidden temporary file, which :func:`clear_leftovers` removes. In an object store it leaves the parts of an
-    incomplete upload: listings do not show them, and they take space until a lifecycle rule of the bucket aborts such
-    uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
+    A process that is killed in the block leaves nothing on a local disk of Linux; between the last two steps of the
+    commit it leaves a hidden file. On other filesystems it leaves a hidden temporary file, which
+    :func:`clear_leftovers` removes. In an object store it leaves the parts of an incomplete upload: listings do not
+    show them, and they take space until a lifecycle rule of the bucket aborts such uploads (S3:
+    ``AbortIncompleteMultipartUpload``, after a day or more).
     """
     check_output(uri)
     with storage_errors(uri, "write"):

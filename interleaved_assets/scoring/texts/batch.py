@@ -224,7 +224,7 @@ class TextBatch:
 
     @property
     def is_long(self) -> bool:
-        """Whether the batch is so long that arrays of all its characters take much memory."""
+        """True if the batch is so long that arrays of all its characters take much memory."""
         return len(self.text) > _LONG
 
     @cached_property
