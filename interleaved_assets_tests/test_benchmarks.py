@@ -176,6 +176,11 @@ def test_the_chain_and_the_four_directions(start: Start, tmp_path: Path, noise: 
     printed = start("chain", "--work", tmp_path / "chain", *size)
     for ratio in ("dagster / stages: ", "run, referenced / straight: ", "straight, lazily / straight: "):
         assert ratio in printed
+    alone = start("chain", "--work", tmp_path / "chain", *size[:4], *size[6:], "--way", "straight")
+    assert "| jpeg | straight |" in alone
+    assert "dagster" not in alone
+    with pytest.raises(SystemExit):
+        start("chain", "--work", tmp_path / "chain", "--way", "straight on")
     said = start("io_directions", "--work", tmp_path / "io", "--rounds", "1", "--form", "jpeg", "--fresh")
     assert said.count("| jpeg | ") == 4
 
