@@ -8,7 +8,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from interleaved_assets.io.rows.fetch import Source, fetch
+from interleaved_assets.io.rows.fetch import Access, Source, fetch
 from interleaved_assets.io.storage import exists, open_input, read_small
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
@@ -26,7 +26,7 @@ def bomb(path: Path) -> str:
 
 def fetched(uri: str, member: str, **limits: int) -> bytes | str:
     wanted = Source(uri, member)
-    result = fetch([wanted], storage_options=None, limits=TarLimits(2**20)._replace(**limits))[wanted]
+    result = fetch([wanted], Access(limits=TarLimits(2**20)._replace(**limits)))[wanted]
     return result if isinstance(result, str) else bytes(result)
 
 
@@ -108,7 +108,7 @@ def test_any_filesystem_exception_becomes_a_storage_error(failing: str) -> None:
 @pytest.mark.parametrize("source", [("member",), (), (None, 0, 4)], ids=["member", "whole", "range"])
 def test_a_filesystem_exception_for_a_source_ref_is_a_row_error(failing: str, source: tuple[object, ...]) -> None:
     wanted = Source(failing, *source)
-    result = fetch([wanted], storage_options=None, limits=TarLimits(max_member_bytes=100))[wanted]
+    result = fetch([wanted], Access(limits=TarLimits(max_member_bytes=100)))[wanted]
     assert str(result).startswith("unreadable_source: cannot read failing://a.tar: the backend is gone.")
 
 

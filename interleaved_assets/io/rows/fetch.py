@@ -1,9 +1,9 @@
 """Fetching of the bytes of ranges, of members of tars and of whole files; a failure becomes a row error."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from fsspec.spec import AbstractFileSystem
 
@@ -12,8 +12,9 @@ from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.storage import StorageOptions, as_storage_error, filesystem, is_local, local_path
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.filesystem import client_errors, storage_errors
-from interleaved_assets.io.storage.limits import TarLimits
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.local import LocalFile
+from interleaved_assets.io.storage.ranges import Content
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable, row_error
 
 _COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -33,14 +34,48 @@ class Source(NamedTuple):
         return (0, size) if self.start is None or self.end is None else (self.start, self.end)
 
 
+class Access(NamedTuple):
+    """How the places that locators name may be read."""
+
+    storage_options: StorageOptions = None
+    allowed_roots: Sequence[str] = ()
+    """Folders and URLs that a locator may point below."""
+    limits: TarLimits = LIMITS
+
+
+Contents: TypeAlias = Callable[[Collection[Source]], Mapping[Source, Content | str]]
+"""Returns the bytes of each source, or the row error that says why they are missing."""
+
+
+def ranges_of(tar: TarSource) -> Contents:
+    """Return the contents of sources that are ranges of an open uncompressed tar, whatever path they have."""
+    return lambda sources: {source: _range(tar, source) for source in sources}
+
+
+def parts_of(uri: str, fetch_parts: Callable[..., Iterable[tuple[str, bytes | str]]], access: Access) -> Contents:
+    """Return the contents of sources that are parts of a file, read by its format's :attr:`.ShardFormat.fetch`."""
+
+    def contents(sources: Collection[Source]) -> dict[Source, Content | str]:
+        parts = [source.part for source in sources if source.part is not None]
+        found = dict(fetch_parts(uri, parts, access.storage_options, access.limits))
+        problem = row_error("invalid_source_ref", "the locator has no part of the file")
+        return {source: found.get(source.part or "", problem) for source in sources}
+
+    return contents
+
+
+def _range(tar: TarSource, source: Source) -> Content | str:
+    if source.start is None or source.end is None:
+        return row_error("invalid_source_ref", "the locator has no range")
+    return tar.content(TarMember("", source.start, source.end - source.start))
+
+
 def is_compressed_tar(path: str) -> bool:
     """Return whether ``path`` is a compressed tar, whose members have no byte offset in the file."""
     return path.lower().endswith(_COMPRESSED_TARS)
 
 
-def fetch(
-    sources: Collection[Source], *, storage_options: StorageOptions, limits: TarLimits
-) -> dict[Source, BytesLike | str]:
+def fetch(sources: Collection[Source], access: Access) -> dict[Source, BytesLike | str]:
     """Return the bytes of each source, or the row error that says why they are missing.
 
     Remote ranges and whole files take one ``cat_ranges`` call per filesystem. A local file, and a tar whose members are
@@ -54,6 +89,7 @@ def fetch(
     members: defaultdict[str, list[Source]] = defaultdict(list)
     parts: defaultdict[str, list[str]] = defaultdict(list)
     result: dict[Source, BytesLike | str] = {}
+    limit = access.limits.max_member_bytes
     for source in sources:
         if source.part is not None:
             parts[source.path].append(source.part)
@@ -65,40 +101,38 @@ def fetch(
             local[source.path].append(source)
             continue
         # of a remote file of unknown size, one byte more than is allowed
-        start, end = source.range_of(limits.max_member_bytes + 1)
+        start, end = source.range_of(limit + 1)
         try:
-            fs, path = filesystem(source.path, storage_options)
+            fs, path = filesystem(source.path, access.storage_options)
         except (OSError, InterleavedError) as error:
             result[source] = _problem(error, source.path)
             continue
-        if end - start > limits.max_member_bytes + (source.start is None):
-            result[source] = _too_large(source.path, end - start, limits.max_member_bytes)
+        if end - start > limit + (source.start is None):
+            result[source] = _too_large(source.path, end - start, limit)
         elif start == end:
             result[source] = b""
         else:
             ranges.setdefault(id(fs), (fs, {}))[1][source] = (path, start, end)
     for path, of_file in local.items():
-        result.update(_read_local(path, of_file, limits.max_member_bytes))
+        result.update(_read_local(path, of_file, limit))
     for fs, wanted in ranges.values():
-        result.update(_fetch_ranges(fs, wanted, limits.max_member_bytes))
+        result.update(_fetch_ranges(fs, wanted, limit))
     for path, wanted_members in members.items():
-        result.update(_fetch_members(path, wanted_members, storage_options, limits))
+        result.update(_fetch_members(path, wanted_members, access))
     for path, wanted_parts in parts.items():
-        found = _fetch_parts(path, wanted_parts, storage_options, limits)
+        found = _fetch_parts(path, wanted_parts, access)
         result.update({Source(path, part=part): data for part, data in found.items()})
     return result
 
 
-def _fetch_parts(
-    path: str, parts: Sequence[str], storage_options: StorageOptions, limits: TarLimits
-) -> dict[str, bytes | str]:
+def _fetch_parts(path: str, parts: Sequence[str], access: Access) -> dict[str, bytes | str]:
     # the formats import this folder, so that their registry is imported by name
     form = import_module("interleaved_assets.io.formats.registry").format_by_name(path)
     if form.fetch is None:
         return dict.fromkeys(parts, row_error("invalid_source_ref", f"{path}: {form.name} has no parts"))
     found: dict[str, bytes | str] = {}
     try:
-        found.update(form.fetch(path, parts, storage_options, limits))
+        found.update(form.fetch(path, parts, access.storage_options, access.limits))
         problem = row_error("missing_member", f"{path} has no such part")
     except (OSError, InterleavedError) as error:
         problem = _problem(error, path)
@@ -143,16 +177,14 @@ def _fetch_ranges(
             yield source, data
 
 
-def _fetch_members(
-    path: str, wanted: list[Source], storage_options: StorageOptions, limits: TarLimits
-) -> Iterator[tuple[Source, BytesLike | str]]:
+def _fetch_members(path: str, wanted: list[Source], access: Access) -> Iterator[tuple[Source, BytesLike | str]]:
     """Yield the first member of each name, as far as the tar can be read."""
     missing = {source.member: source for source in wanted}
     try:
-        with open_tar(path, storage_options, by_ranges=True, limits=limits) as tar:
+        with open_tar(path, access.storage_options, by_ranges=True, limits=access.limits) as tar:
             for member in tar.index.members:
                 if (source := missing.pop(member.name, None)) is not None:
-                    yield source, _member(tar, member, limits.max_member_bytes)
+                    yield source, _member(tar, member, access.limits.max_member_bytes)
                 if not missing:
                     return
             damage = tar.index.damage

@@ -1,11 +1,11 @@
 """Filling of image rows with the bytes that their ``source_ref`` names.
 
-Ranges, members of tars and whole files are fetched once each, also if many rows share them.
+:func:`materialize` trusts no locator, and a row that cannot be filled gets an error. :func:`fill_referenced` fills rows
+by reference from the raw shard that they were made from. Sources are read once each, also if many rows share them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,16 +14,14 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import binary_column, binary_views, row_bytes, split_samples
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, TIFF, sniff
-from interleaved_assets.io.rows.fetch import Source, fetch, is_compressed_tar
-from interleaved_assets.io.rows.raw_versions import RawShards, without_raw_versions
-from interleaved_assets.io.rows.referenced import is_by_reference
+from interleaved_assets.io.rows.fetch import Access, Contents, Source, fetch, is_compressed_tar
+from interleaved_assets.io.rows.raw_versions import RawShards, is_by_reference, without_raw_versions
 from interleaved_assets.io.storage import StorageOptions, check_allowed
-from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.columns import BINARY_SIZE
-from interleaved_assets.model.errors import error_code, row_error
+from interleaved_assets.model.errors import ShardError, error_code, row_error
 from interleaved_assets.model.source_ref import parse_source_ref
 
 _GUESSED_BYTES: Final = 2**20
@@ -43,8 +41,16 @@ class _Found(NamedTuple):
 _Outcome = _Found | str
 
 
-# The source to fetch for one row, and the frame to take from it; None for all of it.
-_Plan = tuple[Source, int | None]
+class _Container(NamedTuple):
+    """A source whose frames rows name: its type, None if unknown, and its frames, or why it has none."""
+
+    content_type: str | None
+    tiff: BlockReader
+    frames: list[TiffFrame] | str
+
+
+# The source to fetch for one row, and the frame to take from it; None for all of it. Else the row's error.
+_Plan = tuple[Source, int | None] | str
 
 
 def materialize(
@@ -81,25 +87,12 @@ def materialize(
     Raises:
         StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
     """
-    parts = materialize_parts(
-        table,
-        None,
-        storage_options=storage_options,
-        allowed_roots=allowed_roots,
-        only_missing=only_missing,
-        limits=limits,
-    )
-    return next(parts)
+    access = Access(storage_options, allowed_roots or (), limits)
+    return next(materialize_parts(table, None, access, only_missing=only_missing))
 
 
 def materialize_parts(
-    table: pa.Table,
-    max_batch_bytes: int | None,
-    *,
-    storage_options: StorageOptions = None,
-    allowed_roots: Sequence[str] | None = None,
-    only_missing: bool = True,
-    limits: TarLimits = LIMITS,
+    table: pa.Table, max_batch_bytes: int | None, access: Access, *, only_missing: bool = True
 ) -> Iterator[pa.Table]:
     """Yield the result of :func:`materialize` in parts of whole samples of at most ``max_batch_bytes``.
 
@@ -108,17 +101,18 @@ def materialize_parts(
     """
     table = with_fetch_columns(table)
     chosen = _rows_to_fill(table, only_missing)
-    raws = RawShards(table.schema, storage_options)
+    raws = RawShards(table.schema, access.storage_options)
     table, stated_sizes = _without_sizes(table)
     if not chosen.any():
         yield table
         return
     rows = np.flatnonzero(chosen)
     locators = table["source_ref"].take(pa.array(rows)).to_pylist()
-    outcomes = _outcomes(locators, allowed_roots or (), storage_options, limits, raws)
-    found = dict(zip(rows.tolist(), outcomes, strict=True))
+    allowed: dict[str, bool] = {}
+    plans = {row: _plan(locator, access, allowed, raws) for row, locator in zip(rows.tolist(), locators, strict=True)}
+    found = _outcomes(plans, lambda sources: _fetched(sources, access, raws))
     _refuse_other_sizes(found, stated_sizes)
-    _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), limits.max_sample_bytes)
+    _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), access.limits.max_sample_bytes)
     sizes = row_bytes(table)
     for row, outcome in found.items():
         if isinstance(outcome, _Found):
@@ -127,8 +121,46 @@ def materialize_parts(
     for part in split_samples(table, max_batch_bytes, sizes):
         rows_of_part = range(first, first + part.num_rows)
         outcomes_of_part = {row - first: found[row] for row in rows_of_part if row in found}
-        yield _filled(part, outcomes_of_part, {row - first for row in rows_of_part if row in stated_sizes})
+        kept_errors = {row - first for row in rows_of_part if row in stated_sizes}
+        yield _with_errors(_with_bytes(part, outcomes_of_part), outcomes_of_part, kept_errors)
         first += part.num_rows
+
+
+def fill_referenced(
+    tables: Iterable[pa.Table], uri: str, contents: Contents, max_batch_bytes: int
+) -> Iterator[pa.Table]:
+    """Yield ``tables`` with the bytes of their images, as if they had been copied, and without :data:`BINARY_SIZE`.
+
+    Images are read in the order of the rows, which is that of the raw shard. A table ends before the sample that would
+    exceed ``max_batch_bytes``.
+
+    Args:
+        tables: rows by reference, of whole samples, with ``source_ref`` and :data:`BINARY_SIZE`.
+        uri: the raw shard. The path in the locators may be another one, since a raw shard may have been moved.
+        contents: reads from it.
+
+    Raises:
+        ShardError: a locator does not lead to an image of the stated size.
+    """
+    for table in tables:
+        sizes = row_bytes(table) + np.asarray(table[BINARY_SIZE].fill_null(0), np.float64)
+        for part in split_samples(table, max_batch_bytes, sizes):
+            yield _with_referenced(part, uri, contents)
+
+
+def _with_referenced(table: pa.Table, uri: str, contents: Contents) -> pa.Table:
+    table, stated_sizes = _without_sizes(table)
+    locators = table["source_ref"]
+    found = _outcomes({row: _plan_in(uri, locators[row].as_py()) for row in stated_sizes}, contents)
+    _refuse_other_sizes(found, stated_sizes)
+    for row, outcome in found.items():
+        if isinstance(outcome, str):
+            sample, position = table["sample_id"][row].as_py(), table["position"][row].as_py()
+            raise ShardError(
+                f"{uri} does not hold the image of sample {sample!r}, position {position}: {outcome}. The rows name "
+                "another raw shard, or their locators were changed: materialize normalized again"
+            )
+    return _with_bytes(table, found)
 
 
 def _without_sizes(table: pa.Table) -> tuple[pa.Table, dict[int, int]]:
@@ -147,32 +179,35 @@ def _refuse_other_sizes(outcomes: dict[int, _Outcome], stated_sizes: Mapping[int
             outcomes[row] = row_error("source_changed", f"{size} bytes instead of the {stated_sizes[row]} of the row")
 
 
-def _filled(table: pa.Table, outcomes: Mapping[int, _Outcome], kept_errors: AbstractSet[int]) -> pa.Table:
-    """Return ``table`` with bytes or an error filled in for some rows; ``kept_errors`` are rows whose error stays."""
-    errors = table["materialize_error"].to_pylist()
+def _with_bytes(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
+    """Return ``table`` with the bytes found for some rows, null for an error, and with their content types."""
     present = table["binary_content"]
     pieces: list[Sequence[Content] | None] = [None] * len(present)
     if present.null_count < len(present):
         pieces = [None if view is None else [view] for view in binary_views(present)]
     types: dict[int, str] = {}
     for row, outcome in outcomes.items():
-        if isinstance(outcome, _Found):
-            pieces[row] = outcome.pieces
-            errors[row] = errors[row] if row in kept_errors else None
-            if outcome.content_type is not None:
-                types[row] = outcome.content_type
-            continue
-        pieces[row] = None
-        # a row without a locator keeps the error that says why it has none
-        if error_code(outcome) != "missing_source" or not errors[row]:
-            errors[row] = outcome
+        pieces[row] = outcome.pieces if isinstance(outcome, _Found) else None
+        if isinstance(outcome, _Found) and outcome.content_type is not None:
+            types[row] = outcome.content_type
     table = _replaced(table, "binary_content", binary_column(pieces))
-    table = _replaced(table, "materialize_error", pa.array(errors, pa.string()))
     if types and "content_type" in table.column_names:
         known = table["content_type"]
         column = [types.get(row, stated) for row, stated in enumerate(known.to_pylist())]
         table = _replaced(table, "content_type", pa.array(column, known.type))
     return table
+
+
+def _with_errors(table: pa.Table, outcomes: Mapping[int, _Outcome], kept: Collection[int]) -> pa.Table:
+    """Return ``table`` with the errors of some rows; a row that was filled has none, unless it is one of ``kept``."""
+    errors = table["materialize_error"].to_pylist()
+    for row, outcome in outcomes.items():
+        if isinstance(outcome, _Found):
+            errors[row] = errors[row] if row in kept else None
+        # a row without a locator keeps the error that says why it has none
+        elif error_code(outcome) != "missing_source" or not errors[row]:
+            errors[row] = outcome
+    return _replaced(table, "materialize_error", pa.array(errors, pa.string()))
 
 
 def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[str], limit: int) -> None:
@@ -232,24 +267,31 @@ def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
     return chosen
 
 
-def _outcomes(
-    locators: list[str | None],
-    allowed_roots: Sequence[str],
-    storage_options: StorageOptions,
-    limits: TarLimits,
-    raws: RawShards,
-) -> list[_Outcome]:
-    allowed: dict[str, bool] = {}
-    plans = [_plan(locator, allowed_roots, allowed) for locator in locators]
-    plans = [plan if isinstance(plan, str) else raws.problem(plan[0].path) or plan for plan in plans]
-    sources = dict.fromkeys(plan[0] for plan in plans if not isinstance(plan, str))
-    fetched = fetch(sources, storage_options=storage_options, limits=limits)
-    fetched = {source: raws.problem_since(source.path) or data for source, data in fetched.items()}
-    frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str] = {}
-    return [plan if isinstance(plan, str) else _outcome(*plan, fetched[plan[0]], frames) for plan in plans]
+def _outcomes(plans: Mapping[int, _Plan], contents: Contents) -> dict[int, _Outcome]:
+    """Return what became of each row."""
+    found = contents(dict.fromkeys(plan[0] for plan in plans.values() if not isinstance(plan, str)))
+    frames: dict[Source, _Container] = {}
+    return {
+        row: plan if isinstance(plan, str) else _outcome(*plan, found[plan[0]], frames) for row, plan in plans.items()
+    }
 
 
-def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, bool]) -> _Plan | str:
+def _fetched(sources: Collection[Source], access: Access, raws: RawShards) -> dict[Source, Content | str]:
+    """Return the bytes of each source, or the row error; one is that its raw shard was replaced meanwhile."""
+    return {source: raws.problem_since(source.path) or data for source, data in fetch(sources, access).items()}
+
+
+def _plan_in(uri: str, locator: str | None) -> _Plan:
+    """Return the source in ``uri`` that the locator of a row by reference names, or the row's error."""
+    try:
+        ref = parse_source_ref(locator)
+    except ValueError as error:
+        return row_error("invalid_source_ref", str(error))
+    end = None if ref.byte_offset is None or ref.byte_size is None else ref.byte_offset + ref.byte_size
+    return Source(uri, None, ref.byte_offset, end, ref.part), ref.frame_index
+
+
+def _plan(locator: str | None, access: Access, allowed: dict[str, bool], raws: RawShards) -> _Plan:
     """Return the source to fetch for a row, or the row's error; ``allowed`` caches which paths are allowed."""
     try:
         ref = parse_source_ref(locator)
@@ -259,9 +301,12 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
     if not path:
         return row_error("missing_source", "the row has neither bytes nor a path in source_ref")
     if path not in allowed:
-        allowed[path] = check_allowed(path, allowed_roots)
+        allowed[path] = check_allowed(path, access.allowed_roots)
     if not allowed[path]:
-        return row_error("forbidden_path", f"{path} is not below {', '.join(allowed_roots) or 'any allowed root'}")
+        roots = ", ".join(access.allowed_roots) or "any allowed root"
+        return row_error("forbidden_path", f"{path} is not below {roots}")
+    if (problem := raws.problem(path)) is not None:
+        return problem
     if ref.part is not None:
         return Source(path, part=ref.part), ref.frame_index
     # an empty range beside a member's name means that the range is not known
@@ -276,29 +321,23 @@ def _plan(locator: str | None, allowed_roots: Sequence[str], allowed: dict[str, 
 def _outcome(
     source: Source,
     frame: int | None,
-    data: BytesLike | str,
-    frames: dict[Source, tuple[BlockReader, list[TiffFrame]] | str],
+    data: Content | str,
+    frames: dict[Source, _Container],
 ) -> _Outcome:
     if isinstance(data, str):
         return data
     if frame is None:
         return _Found([data])
-    content_type = sniff(bytes(data[:SNIFFED_BYTES]))
+    if source not in frames:
+        frames[source] = _container(data)
+    content_type, tiff, found = frames[source]
     if content_type not in (None, TIFF):
         if frame == 0:
             return _Found([data], content_type)
         detail = f"frame {frame} of what is {content_type} and no TIFF: its one image is frame 0"
         return row_error("frame_out_of_range", detail)
-    if source not in frames:
-        try:
-            tiff = BlockReader(data)
-            frames[source] = tiff, tiff_frames(tiff)
-        except ValueError as error:
-            frames[source] = row_error("invalid_tiff", str(error))
-    known = frames[source]
-    if isinstance(known, str):
-        return known
-    tiff, found = known
+    if isinstance(found, str):
+        return found
     if frame >= len(found) and found[-1].error is not None:
         # if the chain of directories is damaged, the number of frames is unknown
         return row_error("invalid_tiff", found[-1].error)
@@ -310,5 +349,17 @@ def _outcome(
         return row_error("invalid_tiff", str(error))
 
 
+def _container(data: Content) -> _Container:
+    tiff = BlockReader(data)
+    content_type = sniff(tiff.read(0, SNIFFED_BYTES))
+    if content_type not in (None, TIFF):
+        return _Container(content_type, tiff, [])
+    try:
+        return _Container(content_type, tiff, tiff_frames(tiff))
+    except ValueError as error:
+        return _Container(content_type, tiff, row_error("invalid_tiff", str(error)))
+
+
 def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    return table.set_column(table.column_names.index(name), pa.field(name, column.type), column)
+    place = table.column_names.index(name)
+    return table.set_column(place, table.schema.field(place).with_type(column.type), column)

@@ -1,4 +1,6 @@
-"""The raw shard that rows by reference were made from, in the schema of their table: other bytes are not taken for it.
+"""Rows by reference: they name their images by locator and size in the raw shard that they were made from.
+
+The schema of their table has the version of that raw shard, so that other bytes are not taken for it.
 
 The pipeline compares a raw shard with the record of ``normalized``. The library has no record: it compares the file
 that a locator names with the entry in the schema, which Parquet stores.
@@ -9,13 +11,30 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interleaved_assets.io.storage import StorageOptions, content_version, file_info, is_local, locator_path, raw_stamp
+from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE
 from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable, row_error
 
 _KEY: Final = b"interleaved_raw_shards"
 _known: Final[dict[tuple[str, str, str], str]] = {}
 """Versions of local files that this process has computed, by path, stamp and kind of hash: each is hashed once."""
+
+
+def is_by_reference(schema: pa.Schema) -> bool:
+    """Return whether rows of ``schema`` name their images by locator and size."""
+    return BINARY_SIZE in schema.names and str(schema.field(BINARY_SIZE).type) == BINARY_SIZE_TYPE
+
+
+def image_bytes(table: pa.Table) -> pa.ChunkedArray:
+    """Return the bytes of each row's image, whether ``table`` has them or names them; null for rows without an image.
+
+    Args:
+        table: rows with ``binary_content``, and with :data:`BINARY_SIZE` if images are referenced.
+    """
+    sizes = pc.binary_length(table["binary_content"])
+    return pc.coalesce(sizes, table[BINARY_SIZE].cast(pa.int64())) if is_by_reference(table.schema) else sizes
 
 
 def with_raw_version(schema: pa.Schema, uri: str, size: int, version: str) -> pa.Schema:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from interleaved_assets.io.rows.batches import are_adjacent, split_samples
+from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import bytes_to_fetch, materialize_parts, with_fetch_columns
 from interleaved_assets.io.rows.policy import apply_error_policy, check_policy
 from interleaved_assets.io.rows.reader import align_shard
@@ -156,9 +157,7 @@ class ShardWriter(ABC):
 
     def _materialized(self, part: pa.Table, batch: InterleavedBatch, limit: int | None) -> Iterator[pa.Table]:
         roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
-        return materialize_parts(
-            part, limit, storage_options=self._storage_options, allowed_roots=roots, limits=self._limits
-        )
+        return materialize_parts(part, limit, Access(self._storage_options, roots, self._limits))
 
     def _ready(self, part: pa.Table, batch: InterleavedBatch, schema: pa.Schema, dropped: list[pa.Table]) -> pa.Table:
         kept, ledger = apply_error_policy(part, self.on_materialize_error, shard=_named(batch), stage="write")

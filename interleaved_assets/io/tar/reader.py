@@ -13,9 +13,10 @@ import pyarrow as pa
 from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.rows.batches import parts_within, split_samples
 from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
+from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import materialize_parts
+from interleaved_assets.io.rows.raw_versions import is_by_reference
 from interleaved_assets.io.rows.reader import ShardReader, warn_absent
-from interleaved_assets.io.rows.referenced import is_by_reference
 from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.tar.estimates import null_bytes
@@ -67,7 +68,7 @@ def read_tar_shard(
         materialize: put the bytes of images into the rows. Else rows have their locators only, and a remote tar is not
             fetched as a whole; then frames of a TIFF that no document names are not found.
         by_reference: with ``materialize``, images that the tar holds uncompressed get :data:`BINARY_SIZE` instead of
-            bytes, which :func:`~interleaved_assets.io.rows.referenced.fill_referenced` reads from the tar later. Images
+            bytes, which :func:`~interleaved_assets.io.rows.fill.fill_referenced` reads from the tar later. Images
             of a compressed tar are copied, and so are those of a tar that names files elsewhere.
         storage_options: fsspec options.
         allowed_roots: folders and URLs below which locators may point to images that the tar names but does not hold;
@@ -116,13 +117,8 @@ class ReadOptions(NamedTuple):
 
     def filled(self, table: pa.Table, uri: str) -> Iterator[pa.Table]:
         """Return :func:`.materialize_parts` of rows of the file at ``uri``."""
-        return materialize_parts(
-            table,
-            self.max_batch_bytes,
-            storage_options=self.storage_options,
-            allowed_roots=folders_of([uri]) if self.allowed_roots is None else self.allowed_roots,
-            limits=self.limits,
-        )
+        roots = folders_of([uri]) if self.allowed_roots is None else self.allowed_roots
+        return materialize_parts(table, self.max_batch_bytes, Access(self.storage_options, roots, self.limits))
 
 
 def read_tar(uri: str, options: ReadOptions) -> Iterator[pa.Table]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.io.rows.policy import apply_error_policy
-from interleaved_assets.io.rows.referenced import image_bytes
+from interleaved_assets.io.rows.raw_versions import image_bytes
 from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import NOT_COMPARED, NOT_IN_SOURCE, ROW_ERROR_CODES, IncompleteShard, error_code

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.rows.referenced import image_bytes
+from interleaved_assets.io.rows.raw_versions import image_bytes
 from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
 from interleaved_assets.model.errors import (

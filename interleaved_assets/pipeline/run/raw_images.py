@@ -37,18 +37,19 @@ def with_raw_images(
         ShardError: its content is not that of ``source``, or changed while it was read.
     """
     from interleaved_assets.io.archive.source import open_tar  # declaring a stage reads nothing
-    from interleaved_assets.io.rows.referenced import PartImages, fill_referenced
+    from interleaved_assets.io.rows.fetch import Access, parts_of, ranges_of
+    from interleaved_assets.io.rows.fill import fill_referenced
     from interleaved_assets.io.storage.limits import LIMITS
 
     raw = judged_raw_shard(key, source, storage)
     limit = min(max_batch_bytes, _PART_BYTES)
     if (fetch := raw_format(raw.uri, storage).fetch) is not None:
         # that an image is within the limits was checked when its row was made
-        limits = LIMITS._replace(max_member_bytes=sys.maxsize - 1)
-        yield from fill_referenced(tables, PartImages(raw.uri, fetch, storage.options, limits), limit)
+        access = Access(storage.options, limits=LIMITS._replace(max_member_bytes=sys.maxsize - 1))
+        yield from fill_referenced(tables, raw.uri, parts_of(raw.uri, fetch, access), limit)
     else:
         with open_tar(raw.uri, storage.options, by_ranges=few) as tar:
-            yield from fill_referenced(tables, tar, limit)
+            yield from fill_referenced(tables, raw.uri, ranges_of(tar), limit)
     now = find_raw_shard(key, storage, source)
     if now.stamp != raw.stamp:
         raise ShardError(f"shard {key}: {raw.uri} changed while its images were read; materialize it again")

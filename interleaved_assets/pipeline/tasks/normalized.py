@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.rows.raw_versions import with_raw_version
-from interleaved_assets.io.rows.referenced import is_by_reference
+from interleaved_assets.io.rows.raw_versions import is_by_reference, with_raw_version
 from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.writer import check_modalities

@@ -13,6 +13,7 @@ import pytest
 from fsspec import AbstractFileSystem
 from PIL import Image
 
+from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import bytes_to_fetch, materialize, materialize_parts
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.model.errors import StorageUnavailable
@@ -397,7 +398,7 @@ def test_rows_that_share_an_image_are_made_a_part_at_a_time(raw: Path) -> None:
     ref = build_source_ref(f"{raw}/big.jpg")
     table = rows_table([{"sample_id": f"s{row // 2}", "position": row % 2, "source_ref": ref} for row in range(200)])
     before, sizes, count = pa.total_allocated_bytes(), [], 0
-    for part in materialize_parts(table, 8 * 2**20, allowed_roots=[str(raw)]):
+    for part in materialize_parts(table, 8 * 2**20, Access(allowed_roots=[str(raw)])):
         count += part.num_rows
         sizes.append(pa.total_allocated_bytes() - before)
         assert part["materialize_error"].null_count == part.num_rows

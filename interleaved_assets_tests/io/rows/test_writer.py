@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pytest
 
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
+from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.batch import InterleavedBatch
@@ -309,9 +309,9 @@ def test_fetching_in_parts_writes_the_same_file(
 
     usual = module.materialize_parts
 
-    def counted(table: pa.Table, limit: int | None, **options: Any) -> Iterator[pa.Table]:
+    def counted(table: pa.Table, limit: int | None, access: Access) -> Iterator[pa.Table]:
         fetched.append(table.num_rows)
-        return usual(table, limit, **options)
+        return usual(table, limit, access)
 
     stand_in(monkeypatch, module, "materialize_parts", counted)
     stand_in(monkeypatch, module, "_PART_BYTES", 2**21)

@@ -11,7 +11,7 @@ import pytest
 from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
-from interleaved_assets.io.rows.fetch import Source, fetch
+from interleaved_assets.io.rows.fetch import Access, Source, fetch
 from interleaved_assets.io.storage import find_files, local_copy, open_input, read_small
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.storage.local import LocalFile
@@ -183,7 +183,7 @@ def test_a_source_ref_to_no_regular_file_is_a_row_error(
 ) -> None:
     make(tmp_path / "a.tar")
     wanted = Source(str(tmp_path / "a.tar"), *source)
-    result = fetch([wanted], storage_options=None, limits=TarLimits(max_member_bytes=100))[wanted]
+    result = fetch([wanted], Access(limits=TarLimits(max_member_bytes=100)))[wanted]
     assert str(result).startswith(f"unreadable_source: cannot read {tmp_path / 'a.tar'}: it is not a regular file")
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from interleaved_assets.io.rows.fetch import Source, fetch
+from interleaved_assets.io.rows.fetch import Access, Source, fetch
 from interleaved_assets.io.storage import check_allowed, filesystem
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.model.errors import InterleavedError
@@ -42,7 +42,7 @@ def test_a_folder_named_like_a_scheme_is_a_local_path(
     uri = f"{prefix}{tmp_path}/secret"
     assert check_allowed(uri, [str(root)])
     for source in (Source(uri), Source(uri, None, 0, 7)):
-        assert fetch([source], storage_options=None, limits=TarLimits(max_member_bytes=100))[source] == b"allowed"
+        assert fetch([source], Access(limits=TarLimits(max_member_bytes=100)))[source] == b"allowed"
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

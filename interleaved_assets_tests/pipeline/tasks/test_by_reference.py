@@ -253,11 +253,11 @@ def test_edited_locators_are_refused(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda ref: ref.replace('"byte_offset": ', '"byte_offset": 99'), r"bytes instead of \d+"),
-        (lambda ref: ref.replace('"byte_size": ', '"byte_size": 1'), r"bytes instead of \d+"),
+        (lambda ref: ref.replace('"byte_offset": ', '"byte_offset": 99'), r"bytes instead of the \d+"),
+        (lambda ref: ref.replace('"byte_size": ', '"byte_size": 1'), r"bytes instead of the \d+"),
         (lambda ref: "{", "Expecting property name"),
         (lambda ref: '{"path": "a"}', "the locator has no range"),
-        (lambda ref: ref.replace("}", ', "frame_index": 0}'), "a TIFF"),
+        (lambda ref: ref.replace("}", ', "frame_index": 1}'), "no TIFF: its one image is frame 0"),
     ],
 )
 def test_a_locator_that_leads_to_no_image_names_the_row(
@@ -265,12 +265,13 @@ def test_a_locator_that_leads_to_no_image_names_the_row(
 ) -> None:
     """The Parquet reader of the library has no record to compare the file with."""
     from interleaved_assets.io.archive.source import open_tar
-    from interleaved_assets.io.rows.referenced import fill_referenced
+    from interleaved_assets.io.rows.fetch import ranges_of
+    from interleaved_assets.io.rows.fill import fill_referenced
 
     through(settings, "normalized")
     with_locators(settings, change)
     with open_tar(str(tmp_path / "raw/a.tar")) as tar, pytest.raises(ShardError, match=problem) as caught:
-        list(fill_referenced([normalized(settings)], tar, 2**20))
+        list(fill_referenced([normalized(settings)], tar.uri, ranges_of(tar), 2**20))
     assert "does not hold the image of sample 'doc-0-a', position 1" in str(caught.value)
 
 

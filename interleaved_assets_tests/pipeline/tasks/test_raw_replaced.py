@@ -304,7 +304,8 @@ def test_a_locator_exchanged_for_an_image_of_the_same_size_is_refused(tmp_path: 
 
 def test_a_frame_beyond_the_tiff_is_an_error(tmp_path: Path) -> None:
     from interleaved_assets.io.archive.source import open_tar
-    from interleaved_assets.io.rows.referenced import fill_referenced
+    from interleaved_assets.io.rows.fetch import ranges_of
+    from interleaved_assets.io.rows.fill import fill_referenced
 
     settings = project(tmp_path, BY_REFERENCE)
     write_tar(
@@ -319,7 +320,7 @@ def test_a_frame_beyond_the_tiff_is_an_error(tmp_path: Path) -> None:
     edited = rows.set_column(place, "source_ref", pa.array(refs, pa.string()))
     assert {error.split(":")[0] for error in errors_of(edited, tmp_path)} == {"frame_out_of_range"}
     with open_tar(str(tmp_path / "raw/a.tar")) as tar, pytest.raises(ShardError, match="frame 7 of a TIFF with 2"):
-        list(fill_referenced([edited], tar, 2**20))
+        list(fill_referenced([edited], tar.uri, ranges_of(tar), 2**20))
 
 
 def test_forgetting_a_shard_leaves_the_raw_root_alone(settings: Settings, tmp_path: Path) -> None:
