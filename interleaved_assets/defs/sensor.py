@@ -71,10 +71,10 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
             quiet_seconds=watch.quiet_seconds,
             at_most=watch.max_per_tick,
             until=until,
-            may_be_hidden=listing.may_hide,
+            is_whole=not listing.unlisted,
         )
         listed = {shard.key for shard, _ in listing.files}
-        absent = {key for key in registered if key not in listed and not listing.may_hide(key)}
+        absent = set[str]() if listing.unlisted else set(registered) - listed
         unused = _unused(absent, context, settings)
         complete = {key: entry for key, entry in found.snapshot.items() if entry.version}
         # registered at once, not by the result: a run can be requested only for partitions that Dagster has
@@ -135,7 +135,7 @@ def _log_problems(
     for key, reason in list(found.unreadable.items())[:_NAMED_IN_LOG]:
         context.log.warning(f"shard {key} is left for the next tick: {reason}")
     for problem in list(listing.unlisted.values())[:_NAMED_IN_LOG]:
-        context.log.warning(f"shards in this folder are not seen, and do not count as vanished: {problem}")
+        context.log.warning(f"shards in this folder are not seen, and none counts as vanished: {problem}")
     if vanished:
         context.log.warning(
             f"{counted(len(vanished), 'raw shard')} vanished: {', '.join(vanished[:_NAMED_IN_LOG])}. The outputs are "

@@ -13,7 +13,6 @@ Paths that differ in more than such an ending have different keys. Of several fi
 import hashlib
 import re
 from collections.abc import Collection
-from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -84,21 +83,6 @@ def preference(path: str) -> int:
     """Return the place of the shard at ``path`` among the files with its key: the smallest is the shard."""
     ending = _left_out(path)
     return _endings_left_out().index(ending) if ending else -1
-
-
-def may_lie_below(key: str, folder: str) -> bool:
-    """Return whether the shard with this key may be in ``folder``, a path below the raw root, or below that folder.
-
-    For a key that was cut, only the beginning of its path is known.
-    """
-    start = _start_of_keys(folder)
-    known = key.partition(_CUT_MARK)[0]
-    return known.startswith(start) or (is_cut(key) and start.startswith(known))
-
-
-@lru_cache(maxsize=2**14)
-def _start_of_keys(folder: str) -> str:
-    return _encode(f"{folder}/x")[:-1]
 
 
 def _encode(stem: str) -> str:

@@ -32,7 +32,6 @@ from interleaved_assets.pipeline.raw.bundles import (
 from interleaved_assets.pipeline.raw.keys import (
     is_cut,
     is_shard,
-    may_lie_below,
     preference,
     shard_key,
     shard_paths,
@@ -73,11 +72,7 @@ class RawListing(NamedTuple):
     ignored: list[str]
     """Sorted paths, below the raw root, of files that are no shards by the rule in ``keys.py``."""
     unlisted: dict[str, str]
-    """Error of each folder that cannot be listed, by its path below the raw root."""
-
-    def may_hide(self, key: str) -> bool:
-        """Return whether the shard with this key may be in a folder that cannot be listed; it may then still exist."""
-        return any(may_lie_below(key, folder) for folder in self.unlisted)
+    """Error of each folder that cannot be listed, by its path below the raw root. Any absent shard may be in it."""
 
     @property
     def problem(self) -> str:

@@ -8,7 +8,7 @@ show the same stamp.
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -82,7 +82,7 @@ def compare_with_snapshot(
     quiet_seconds: float,
     at_most: int,
     until: float = math.inf,
-    may_be_hidden: Callable[[str], bool] = lambda _: False,
+    is_whole: bool = True,
 ) -> SnapshotChanges:
     """Compare a listing of the raw root with the snapshot ``before``.
 
@@ -93,7 +93,7 @@ def compare_with_snapshot(
         at_most: number of shards whose version is determined; the others are left for the next snapshot.
         until: value of ``time.monotonic()`` after which no further shard is read; the others are left for the next
             snapshot. A local shard is read to hash it, so this limits the duration. One shard is always read.
-        may_be_hidden: whether the shard with a key may be in a folder that cannot be listed. Its entry is kept then.
+        is_whole: whether every folder could be listed; else the entries of absent shards are kept.
     """
     found = SnapshotChanges([], [], {}, {})
     read = 0
@@ -125,10 +125,7 @@ def compare_with_snapshot(
                     # the other shards are still compared; this one is tried again with the next snapshot
                     found.unreadable[shard.key] = str(error)
         found.snapshot[shard.key] = entry
-    for key, known in before.items():
-        if key not in found.snapshot and may_be_hidden(key):
-            found.snapshot[key] = known
-    return found
+    return found if is_whole else found._replace(snapshot={**before, **found.snapshot})
 
 
 def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, SnapshotEntry]:

@@ -1,6 +1,6 @@
 """The status of shards: of every shard of the data set, from listings, or of some raw shards."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -40,10 +40,6 @@ class ShardState(NamedTuple):
     """The reason why the records cannot be read; the status has it too."""
 
 
-def _not_hidden(_: str) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class DatasetStatus:
     """The shards in the storage, and the stages they are compared with.
@@ -53,10 +49,10 @@ class DatasetStatus:
         recorded: by shard, the stages that have a record; None if that was not listed.
         failed: by stage, the shards whose last run failed, as far as Dagster knows.
         failures: by stage and shard, the stored failures that concern the present raw shard.
-        problem: the error if the raw root or a folder of it could not be listed, else empty.
+        problem: the error if the raw root or a folder of it could not be listed, else empty. Absent shards may be in
+            that folder, so none counts as vanished then.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
         listed: the stamps of outputs in a bucket, if they were listed.
-        may_be_hidden: whether the raw shard with a key may be in a folder that cannot be listed.
     """
 
     storage: StorageSettings
@@ -69,7 +65,6 @@ class DatasetStatus:
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     listed: Stamps = field(default_factory=lambda: NOT_LISTED)
-    may_be_hidden: Callable[[str], bool] = _not_hidden
 
     def valid_records(self, key: str) -> dict[str, Record]:
         """Return the shard's valid records by stage; of a listing, only records that it has are read."""
@@ -114,7 +109,7 @@ class DatasetStatus:
         return {name: self._with_failure(key, status) for name, status in found.items()}
 
     def _has_vanished(self, key: str) -> bool:
-        return self.raws is not None and key not in self.raws and not self.may_be_hidden(key)
+        return self.raws is not None and key not in self.raws and not self.problem
 
     def _with_failure(self, key: str, status: Status) -> Status:
         if status.stage is None or status.state is not State.MISSING:
@@ -136,11 +131,10 @@ def read_dataset_status(
     stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None
     problem = ""
-    may_be_hidden: Callable[[str], bool] = _not_hidden
     try:
         listing = list_raw_files(settings.storage)
         raws = {raw.key: raw for raw, _ in listing.files}
-        problem, may_be_hidden = listing.problem, listing.may_hide
+        problem = listing.problem
     except StorageError as error:
         problem = str(error)
     recorded = recorded_stages(settings.storage, stages.stages)
@@ -162,7 +156,6 @@ def read_dataset_status(
         problem=problem,
         versions=versions,
         listed=listed,
-        may_be_hidden=may_be_hidden,
     )
 
 

@@ -25,16 +25,17 @@ from interleaved_assets.settings.shard_paths import ShardPaths
 def vanished_shards(storage: StorageSettings) -> list[str]:
     """Return the sorted keys of the shards that have a record or a failure but no raw shard.
 
-    Shards in folders that cannot be listed are left out. Raises OptionError if the raw root holds no shard at all, for
-    example because its disk is not mounted.
+    Raises OptionError if that is not known: the raw root holds no shard at all, for example because its disk is not
+    mounted, or a folder of it cannot be listed.
     """
     listing = list_raw_files(storage)
     raws = {raw.key for raw, _ in listing.files}
     if not raws:
         raise OptionError(f"{storage.raw_root} holds no shard: mount its disk, or name the shards to forget")
+    if listing.unlisted:
+        raise OptionError(f"which raw shards are gone is not known: {listing.problem}")
     failed = {key for stage in EVERY_STAGE for key in failed_keys(storage, stage)}
-    gone = (recorded_stages(storage, EVERY_STAGE).keys() | failed) - raws
-    return sorted(key for key in gone if not listing.may_hide(key))
+    return sorted((recorded_stages(storage, EVERY_STAGE).keys() | failed) - raws)
 
 
 def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str, dict[str, int]]:
@@ -48,7 +49,7 @@ def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str
     listing = list_raw_files(storage)
     raws = {raw.key: raw.uri for raw, _ in listing.files}
     for key in keys:
-        if key not in raws and listing.may_hide(key):
+        if key not in raws and listing.unlisted:
             raise OptionError(f"shard {key} is not forgotten: its raw shard may still be there. {listing.problem}")
         if key in raws:
             raise OptionError(

@@ -11,7 +11,6 @@ from interleaved_assets.pipeline.raw.keys import (
     is_cut,
     is_key,
     is_shard,
-    may_lie_below,
     preference,
     shard_key,
     shard_paths,
@@ -157,12 +156,3 @@ def test_paths_that_differ_in_more_than_the_ending_have_different_keys(length: i
 def test_the_ending_is_no_part_of_a_key_that_is_not_cut(stem: str, extension: str) -> None:
     key = shard_key(f"{stem}.tar")
     assert (shard_key(stem + extension) == key) == (extension == ".tar" or not is_cut(key))
-
-
-@given(paths, stems)
-def test_a_shard_may_lie_below_its_folders_and_no_others_unless_its_key_was_cut(path: str, other: str) -> None:
-    key, (folder, _, _) = shard_key(path), path.rpartition("/")
-    if folder:
-        assert may_lie_below(key, folder)
-    if not is_cut(key):
-        assert may_lie_below(key, other) == path.startswith(f"{other}/")
