@@ -40,7 +40,7 @@ _SETTINGS: Final = {
     "INTERLEAVED_RUN__SHARDS_PER_RUN": "10000",
 }
 _EMPTY_TASKS = 300
-_OUTPUTS = ("normalized", "image_scores", "document_scores", "filtered", "tars", "dropped", "sample_scores")
+_OUTPUTS = (*stage_dag(Settings()), "tars", "dropped", "sample_scores")
 
 
 def main() -> None:

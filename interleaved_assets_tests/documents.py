@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
+
+STAGES = tuple(stage_dag(Settings()))
+"""The stages of a project with default settings."""
+
+
+def stages_before(name: str) -> tuple[str, ...]:
+    """Those of :data:`STAGES` that come before one of them."""
+    return STAGES[: STAGES.index(name)]
 
 
 def refuse_listing(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:

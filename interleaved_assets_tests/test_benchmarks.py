@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from s3fs import S3FileSystem
 
-from interleaved_assets_tests.documents import good_shard
+from interleaved_assets_tests.documents import STAGES, good_shard
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 ELSEWHERE = {"bench", "own_io", "scale_probe"}
@@ -132,7 +132,7 @@ def test_dataset_and_a_turn_of_the_chain(start: Start, tmp_path: Path, noise: No
     raw = tmp_path / "jpeg-seed20240717"
     assert said.endswith(f"in {raw}\n")
     figures = json.loads(start("chain_turn", "stages", "--raw", raw, "--work", tmp_path / "turn"))
-    assert list(figures["by_stage"]) == ["normalized", "image_scores", "document_scores", "filtered", "final_tars"]
+    assert tuple(figures["by_stage"]) == STAGES
 
 
 @pytest.mark.system  # its webdataset loader imports torch

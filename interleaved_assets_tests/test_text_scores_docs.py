@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets_tests.documents import document, project, write_shard
+from interleaved_assets_tests.documents import document, project, stages_before, write_shard
 from interleaved_assets_tests.test_docs_code import blocks
 
 pytestmark = pytest.mark.skipif(
@@ -32,7 +32,7 @@ def test_a_language_of_the_data_beside_the_measured_one(
         "bare": document(ENGLISH),
     }
     write_shard(tmp_path / "raw/a.tar", shard)
-    for name in ("normalized", "image_scores", "document_scores", "filtered"):
+    for name in stages_before("final_tars"):
         record = take_through(stage_dag(settings)[name], "a", settings).record
     ledger = pq.read_table(record.outputs["ledger"].uri).to_pylist()
     assert {(row["sample_id"], row["reason"]) for row in ledger if row["reason"] != "sample_dropped"} == {

@@ -6,7 +6,7 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, stages_before, write_shard
 from interleaved_assets_tests.projects import take_all
 
 
@@ -16,7 +16,7 @@ def test_trace_shows_every_stage_and_why_a_row_was_dropped(
     assert main([*curated, "trace", "doc-97-b"]) == 0
     printed = capsys.readouterr().out
     assert "in shard a" in printed
-    for stage in ("normalized", "image_scores", "document_scores", "filtered"):
+    for stage in stages_before("final_tars"):
         assert stage in printed
     dropped = next(line for line in printed.splitlines() if "dropped: sharpness_below" in line)
     assert "100" in dropped

@@ -14,8 +14,8 @@ from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_
 from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.documents import STAGES
 
-STAGES = ("normalized", "image_scores", "document_scores", "filtered", "final_tars")
 NO_TELEMETRY = {"telemetry": {"enabled": False}}
 """For an instance with a folder of its own, which would else write what it did into the home folder."""
 

@@ -28,12 +28,20 @@ from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score, stand_in
 from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
-from interleaved_assets_tests.documents import blurred_image, document, good_shard, one_at_a_time, project, write_shard
+from interleaved_assets_tests.documents import (
+    blurred_image,
+    document,
+    good_shard,
+    one_at_a_time,
+    project,
+    stages_before,
+    write_shard,
+)
 from interleaved_assets_tests.io.formats.registered import in_place_of
 from interleaved_assets_tests.layouts import foreign_tar
 from interleaved_assets_tests.system_calls import failing
 
-TO_NORMALIZED, TO_SCORES, TO_FILTERED = STAGES[:1], STAGES[:3], STAGES[:4]
+TO_NORMALIZED, TO_SCORES, TO_FILTERED = STAGES[:1], stages_before("filtered"), stages_before("final_tars")
 TWO_SHARDS_DONE = pytest.mark.project(shards={"a": 1, "b": 2}, done="ab")
 CHECKS = {
     "normalized": {

@@ -14,14 +14,13 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.pipeline.raw.listing import find_raw_shard
 from interleaved_assets.pipeline.raw.snapshot import read_snapshot
 from interleaved_assets.settings import StorageSettings, load_settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import STAGES, good_shard, project
 from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
 
 ONE = "dagster/partition"
 
-STAGES = ("normalized", "image_scores", "document_scores", "filtered", "final_tars")
 WATCHING = '[watch]\nreport = "* * * * *"\nenabled = true\ninterval_seconds = 5\nquiet_seconds = 0\n'
 
 STALE = """

@@ -16,7 +16,7 @@ from interleaved_assets.pipeline.run.stage import StageOutcome
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.reporting.shard.stored_pictures import store_pictures
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, project, stages_before
 
 pytestmark = pytest.mark.project(shards={"a": 1})
 
@@ -99,7 +99,7 @@ def test_an_output_has_its_place_and_the_record_its_hash_and_those_of_all(settin
 
 def test_columns_are_those_of_the_asset_and_passthrough_columns_those_of_the_shard(settings: Settings) -> None:
     done = outcomes(settings)
-    for name in ("normalized", "image_scores", "document_scores", "filtered"):
+    for name in stages_before("final_tars"):
         metadata = definition_metadata(stage_dag(settings)[name], settings)
         columns = metadata["dagster/column_schema"].columns
         lineage = metadata["dagster/column_lineage"].deps_by_column

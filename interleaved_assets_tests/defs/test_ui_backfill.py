@@ -8,12 +8,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from interleaved_assets_tests.browser import appears, expand_graph, keep, new_page
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import STAGES, good_shard, project
 from interleaved_assets_tests.live import LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
 
-STAGES = ("normalized", "image_scores", "document_scores", "filtered", "final_tars")
 GOOD, CUT, NOT_CHOSEN = ("mint/pdf-000", "mint/pdf-001"), "mint/pdf-002", "web/flyers-000"
 CUT_AT = 20_000
 WHY = f"truncated_shard: the tar is cut at byte {CUT_AT}"

@@ -30,10 +30,10 @@ from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import materialized
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, project, stages_before
 from interleaved_assets_tests.ports import free_ports
 
-BEFORE = ("normalized", "image_scores", "document_scores")
+BEFORE = stages_before("filtered")
 MODEL = '[clip]\nenabled = true\ndevice = "cpu"\npretrained = "{}"\n[clip.heads.taste]\npath = "{}"\n'
 
 

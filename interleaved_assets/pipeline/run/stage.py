@@ -146,6 +146,8 @@ class StageOutput(NamedTuple):
     """Roles of more tables that it writes for people to read, besides its ledger."""
     hides_dropped_texts: bool = False
     """True if the texts that it drops may be personal data, which pages and Dagster's events should not keep."""
+    keeps_images: bool = False
+    """True if a stage with rows leaves those of images as they were, so that nothing scores the images again."""
 
 
 class StageDisplay(NamedTuple):
@@ -219,6 +221,11 @@ class Stage:
 def last_with_rows(stages: Iterable[Stage]) -> str:
     """Return the name of the last of these stages that stores rows."""
     return [stage.name for stage in stages if stage.output.kind == "rows"][-1]
+
+
+def last_with_images(stages: Iterable[Stage]) -> str:
+    """Return the name of the last of these stages that stores rows of images which differ from those before it."""
+    return last_with_rows(stage for stage in stages if not stage.output.keeps_images)
 
 
 def with_image_scores(stages: Iterable[Stage]) -> tuple[Stage, ...]:

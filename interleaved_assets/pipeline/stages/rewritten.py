@@ -41,7 +41,7 @@ STAGE: Final = Stage(
     checks=(ROWS_ACCOUNTED_FOR, SCHEMA_CANONICAL, KEYS_UNIQUE),
     columns=lambda _: INTERLEAVED_COLUMNS,
     connect=_connect,
-    output=StageOutput("rows", (CHANGES,), hides_dropped_texts=True),
+    output=StageOutput("rows", (CHANGES,), hides_dropped_texts=True, keeps_images=True),
     display=StageDisplay(
         "The rows of normalized after the functions of [rewriting]: texts are changed or dropped, images and other "
         "rows are as before. One ledger lists each change with its reason and the hash and length of the text "

@@ -15,6 +15,7 @@ from interleaved_assets.io.rows.batches import sample_starts
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.run.counts import IMAGE_MEMBERS, RowCounter, image_members, write_scores
 from interleaved_assets.pipeline.run.stage import ShardTask, Work
+from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES as NAME
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.scoring.protocol.filter import Bounds, ImageFilter, outside
@@ -40,12 +41,13 @@ def prepare(settings: Settings) -> None:
 def score(shard: ShardTask) -> Work:
     """Decode and measure each image once, and write ``image_scores/<key>.parquet`` in the order of the images."""
     settings = shard.settings
+    source = rows_input(shard.read) or NORMALIZED
     seen = RowCounter()
     schema = scores_schema(settings.scoring)
-    shown = _ShownImages(settings.selection, schema.names, shard.read[NORMALIZED].counts_out.samples)
+    shown = _ShownImages(settings.selection, schema.names, shard.read[source].counts_out.samples)
 
     def batches() -> Iterator[pa.Table]:
-        for table in shard.rows_of(NORMALIZED, _IMAGE_COLUMNS, _BATCH_BYTES):
+        for table in shard.rows_of(source, _IMAGE_COLUMNS, _BATCH_BYTES):
             shown.add(table)
             images = filter_rows(table, pc.equal(table["modality"], "image"))
             seen.add(images)
@@ -58,7 +60,7 @@ def score(shard: ShardTask) -> Work:
         update={
             "counts_in": seen.counts,
             "counts_out": seen.counts.model_copy(update={"rows": scores.num_rows}),
-            "counted": {**work.counted, IMAGE_MEMBERS: image_members(shard.read[NORMALIZED])},
+            "counted": {**work.counted, IMAGE_MEMBERS: image_members(shard.read[source])},
         }
     )
 

@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, sharp_image, stages_before, write_shard
 
 
 def shard(settings: Settings, folder: Path) -> None:
@@ -18,7 +18,7 @@ def shard(settings: Settings, folder: Path) -> None:
     few = document("two words", sharp_image(1), sharp_image(2), url="https://example.org/ü", year=2024)
     wordy = document("one two three four five six", sharp_image(3))
     write_shard(folder / "raw/a.tar", {"few": few, "wordy": wordy})
-    for name in ("normalized", "image_scores", "document_scores", "filtered"):
+    for name in stages_before("final_tars"):
         take_through(stage_dag(settings)[name], "a", settings)
 
 

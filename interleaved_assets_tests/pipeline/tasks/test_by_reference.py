@@ -19,7 +19,7 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, stages_before, write_shard
 from interleaved_assets_tests.io.tars import encoded, frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.system_calls import system_calls
 
@@ -134,7 +134,7 @@ def test_frames_with_errors_and_images_of_wrong_names(tmp_path: Path) -> None:
         text = f'image_bytes = "{form}"\n[errors]\non_materialize_error = "warn"\n[publish]\nmax_lost_samples = 1\n'
         settings = project(tmp_path / form, text)
         write_tar(tmp_path / form / "raw/a.tar", *members)
-        through(settings, "normalized", "image_scores", "document_scores")
+        through(settings, *stages_before("filtered"))
         tables[form] = normalized(settings), pq.read_table(tmp_path / form / "out/image_scores/a.parquet")
     errors = [error.split(":")[0] for error in tables["copied"][0]["materialize_error"].to_pylist() if error]
     assert sorted(errors) == ["frame_mismatch", "frame_out_of_range"]
@@ -202,7 +202,7 @@ def test_a_raw_shard_that_changed_before_a_stage_gives_no_other_bytes(
 
 
 def test_a_threshold_is_decided_without_the_raw_shard(settings: Settings, tmp_path: Path) -> None:
-    through(settings, "normalized", "image_scores", "document_scores")
+    through(settings, *stages_before("filtered"))
     (tmp_path / "raw/a.tar").unlink()
     assert through(settings, "filtered").counts_out.images == 4
 
@@ -219,7 +219,7 @@ def test_a_raw_shard_that_changes_while_its_images_are_read(settings: Settings, 
 
 
 def test_a_raw_shard_that_was_touched_or_moved_is_read(settings: Settings, tmp_path: Path) -> None:
-    through(settings, "normalized", "image_scores", "document_scores", "filtered")
+    through(settings, *stages_before("final_tars"))
     os.utime(tmp_path / "raw/a.tar", (1, 1))
     through(settings, "final_tars")
     first = (tmp_path / "out/tars/a.tar").read_bytes()
@@ -314,7 +314,7 @@ def test_large_shards_are_read_in_parts(tmp_path: Path) -> None:
 def test_an_image_that_is_no_image_is_an_error_of_its_row(tmp_path: Path) -> None:
     settings = project(tmp_path, BY_REFERENCE)
     write_shard(tmp_path / "raw/a.tar", {"a": document("text", b"no image", sharp_image(1))})
-    through(settings, "normalized", "image_scores", "document_scores")
+    through(settings, *stages_before("filtered"))
     scores = pq.read_table(tmp_path / "out/image_scores/a.parquet")
     assert [error and error.split(":")[0] for error in scores["score_error"].to_pylist()] == ["undecodable_image", None]
 

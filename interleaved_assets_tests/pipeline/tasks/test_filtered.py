@@ -20,7 +20,15 @@ from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
-from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import (
+    blurred_image,
+    document,
+    good_shard,
+    project,
+    sharp_image,
+    stages_before,
+    write_shard,
+)
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 
 STAGE = stage_dag(Settings())["filtered"]
@@ -30,7 +38,7 @@ def prepared(folder: Path, documents: dict, text: str = "") -> Settings:
     """A project with shard ``a`` scored."""
     settings = project(folder, text)
     write_shard(folder / "raw" / "a.tar", documents)
-    for name in ("normalized", "image_scores", "document_scores"):
+    for name in stages_before("filtered"):
         take_through(stage_dag(settings)[name], "a", settings)
     return settings
 
@@ -53,7 +61,7 @@ def items(rows: pa.Table) -> list[tuple[str, int, str]]:
 def test_a_blurred_image_is_dropped_and_the_other_rows_are_unchanged(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw" / "a.tar")
-    for name in ("normalized", "image_scores", "document_scores"):
+    for name in stages_before("filtered"):
         take_through(stage_dag(settings)[name], "a", settings)
     record, rows, ledger = run(settings)
     before = pq.read_table(paths(settings).output("normalized"))
@@ -75,7 +83,7 @@ def test_a_blurred_image_is_dropped_and_the_other_rows_are_unchanged(tmp_path: P
     assert (record.counts_out.samples, record.counts_out.images, record.counts_out.texts) == (3, 4, 5)
     assert record.notes["filters"] == "sharpness, qr, ratio"
     assert record.notes["filters_without_scores"] == "clip"
-    assert set(record.inputs) == {"normalized", "image_scores", "document_scores"}
+    assert set(record.inputs) == set(STAGE.inputs)
     # images per word of each sample, after the blurred image is gone
     assert pq.read_table(record.outputs["samples"].uri)["ratio"].to_pylist() == [1 / 4, 1 / 2, 2 / 3]
 

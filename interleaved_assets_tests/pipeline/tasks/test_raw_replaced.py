@@ -27,7 +27,7 @@ from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.pages import shard_documents
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, stages_before, write_shard
 from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import system_calls
@@ -203,7 +203,7 @@ def errors_of(table: pa.Table, root: Path) -> set[str]:
 def test_the_library_does_not_take_other_bytes(
     settings: Settings, tmp_path: Path, stage: str, change: Callable[[Path], None]
 ) -> None:
-    through(settings, "normalized", "image_scores", "document_scores", "filtered")
+    through(settings, *stages_before("final_tars"))
     table = rows_of(settings, stage)
     assert errors_of(table, tmp_path) == set()
     with_its_times(tmp_path / "raw/a.tar", change)

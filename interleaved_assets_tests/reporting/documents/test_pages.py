@@ -20,7 +20,15 @@ from interleaved_assets.reporting.documents.text_scores import text_scores
 from interleaved_assets.reporting.figures.facts import ImageKey
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import (
+    blurred_image,
+    document,
+    good_shard,
+    project,
+    sharp_image,
+    stages_before,
+    write_shard,
+)
 from interleaved_assets_tests.reporting.dataset.test_report import Page
 
 pytestmark = pytest.mark.project(shards={"a": 1})
@@ -93,7 +101,7 @@ def test_positions_that_selection_renumbered_are_those_of_the_document(tmp_path:
     text = '[errors]\non_materialize_error = "{}"\n[selection]\nreindex_positions = true\non_score_error = "warn"\n'
     text += MAY_LOSE_ALL
     warned = project(tmp_path, text.format("warn"))
-    for name in ("normalized", "image_scores", "document_scores", "filtered"):
+    for name in stages_before("final_tars"):
         take_through(stage_dag(warned)[name], "a", warned)
     strict = project(tmp_path, text.format("drop_row"))
     record = take_through(stage_dag(strict)["final_tars"], "a", strict).record
