@@ -74,7 +74,7 @@ def drawn_pages(count: int) -> list[MarkedPage]:
 
 def extract_own(html: str, url: str) -> str:
     """The texts that the reader of web archives takes."""
-    return "\n".join(block.text for block in choose_main(parse_page(html, url))[0])
+    return "\n".join(block.text for block in choose_main(parse_page(html.encode(), url))[0])
 
 
 def others() -> dict[str, Extract]:
@@ -108,7 +108,7 @@ def mean(scores: Sequence[Scores]) -> str:
 
 def compare(pages: Sequence[MarkedPage]) -> None:
     """Print how well each extractor finds the main content, and its speed in one process."""
-    texts = [decode_html(one.html, None).html for one in pages]
+    texts = [decode_html(one.html, None).html.decode() for one in pages]
     print("| extractor | pages | precision | recall | F1 | pages per CPU second |")
     print("|---|---|---|---|---|---|")
     by_kind: Mapping[str, list[Scores]] = defaultdict(list)

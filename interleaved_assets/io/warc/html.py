@@ -1,7 +1,8 @@
-"""Decoding of pages: from bytes to text by the charset of server or page, and limits that keep parsing fast."""
+"""Decoding of pages: from bytes to UTF-8 by the charset of server or page, and limits that keep parsing fast."""
 
 import codecs
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 # Labels of the WHATWG Encoding Standard whose Python codec has another name, or decodes fewer bytes.
@@ -28,24 +29,23 @@ _OTHER_SCRIPTS: Final = (
 )  # fmt: skip
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
-_TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_NOT_NESTED: Final = frozenset((
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
-    "p", "li", "dt", "dd", "option", "tr", "td", "th",
-))  # fmt: skip
+_TAG: Final = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_NOT_NESTED: Final = frozenset(
+    b"area base br col embed hr img input link meta param source track wbr p li dt dd option tr td th".split()
+)
 _FEW_TAGS: Final = 10_000
 _MOST_TAGS: Final = 200_000
 _MOST_NESTED: Final = 2_000
 _LONG_TAG: Final = 20_000
-"""Characters of a tag from which on its attributes are counted."""
-_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
+"""Bytes of a tag from which on its attributes are counted."""
+_QUOTED: Final = re.compile(rb"\"[^\"]*\"|'[^']*'")
 _MOST_ATTRIBUTES: Final = 2_000
 
 
 class DecodedPage(NamedTuple):
-    """The text of a page, and what is uncertain of it."""
+    """A page in UTF-8, as the parser takes it, and what is uncertain of it."""
 
-    html: str
+    html: bytes
     is_guessed: bool = False
     """True if nothing names the charset, so that the frequency of characters decided."""
     has_replaced: bool = False
@@ -53,7 +53,7 @@ class DecodedPage(NamedTuple):
 
 
 def decode_html(body: bytes, charset: str | None) -> DecodedPage:
-    """Return the text of a page: by its byte order mark, the server's ``charset``, its ``meta``, else UTF-8.
+    """Return a page in UTF-8: decoded by its byte order mark, the server's ``charset``, its ``meta``, else UTF-8.
 
     A page that nothing labels and that is not UTF-8 is Latin-1, or, if most of its letters are not Latin, what the
     frequency of its characters shows. Bytes that the encoding does not have become U+FFFD.
@@ -69,17 +69,19 @@ def decode_html(body: bytes, charset: str | None) -> DecodedPage:
     if codec_name is not None:
         return _decoded(body, codec_name)
     try:
-        return DecodedPage(body.decode())
+        body.decode()
     except UnicodeDecodeError:
         guessed = _guessed(body)
         return _decoded(body, guessed or "cp1252")._replace(is_guessed=guessed is not None)
+    return DecodedPage(body)
 
 
 def _decoded(body: bytes, codec: str) -> DecodedPage:
     try:
-        return DecodedPage(body.decode(codec))
+        text = body.decode(codec)
     except UnicodeDecodeError:
-        return DecodedPage(body.decode(codec, "replace"), has_replaced=True)
+        return DecodedPage(body.decode(codec, "replace").encode(), has_replaced=True)
+    return DecodedPage(body if codec == "utf-8" else text.encode())
 
 
 def _guessed(body: bytes) -> str | None:
@@ -97,23 +99,22 @@ def _guessed(body: bytes) -> str | None:
     return None if found is None else found.encoding
 
 
-def excess(html: str) -> str | None:
+def excess(html: bytes) -> str | None:
     """Return why a page would take the parser very long, None if it would not.
 
     Time grows with the square of the depth of nested elements, and of the number of attributes of one element; memory
     with the number of elements.
     """
-    parts = html.split("<")
-    for part in [one for one in parts[1:] if len(one) > _LONG_TAG]:
-        if part[0].isascii() and part[0].isalpha() and ">" not in part[:_LONG_TAG]:
-            tag = part.partition(">")[0]
-            if len(_QUOTED.sub("", tag).split()) > _MOST_ATTRIBUTES:
+    for run in _long_runs(html):
+        for part in run.split(b"<")[1:]:
+            is_long_tag = len(part) > _LONG_TAG and part[:1].isalpha()
+            if is_long_tag and len(_QUOTED.sub(b"", part).split()) > _MOST_ATTRIBUTES:
                 return f"an element of the page has more than {_MOST_ATTRIBUTES} attributes"
-    if (tags := len(parts) - 1) < _FEW_TAGS:
+    if (tags := html.count(b"<")) < _FEW_TAGS:
         return None
     if tags > _MOST_TAGS:
         return f"it has more than {_MOST_TAGS} tags"
-    depth, open_tags = 0, dict[str, int]()
+    depth, open_tags = 0, dict[bytes, int]()
     for closing, name in _TAG.findall(html):
         name = name.lower()
         if name in _NOT_NESTED:
@@ -127,6 +128,18 @@ def excess(html: str) -> str | None:
             open_tags[name] -= 1
             depth -= 1
     return None
+
+
+def _long_runs(html: bytes) -> Iterator[bytes]:
+    """Yield the pieces between two ``>`` of a page that have more than ``_LONG_TAG`` bytes."""
+    start = 0
+    while len(html) - start > _LONG_TAG:
+        end = html.rfind(b">", start, start + _LONG_TAG + 1)
+        if end < 0:
+            end = html.find(b">", start)
+            end = len(html) if end < 0 else end
+            yield html[start:end]
+        start = end + 1
 
 
 def _codec(label: str | None) -> str | None:

@@ -1,13 +1,13 @@
 """The texts and images of a web page in their order, each with the part of the page that it is in."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, create_tag
 
 _SKIPPED: Final = frozenset((
     "script", "style", "noscript", "template", "svg", "iframe", "object", "embed", "canvas", "audio", "video", "map",
@@ -17,19 +17,21 @@ _BLOCKS: Final = frozenset((
     "address", "article", "aside", "blockquote", "body", "center", "dd", "details", "dialog", "dir", "div", "dl",
     "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header",
     "hgroup", "hr", "legend", "li", "main", "menu", "nav", "ol", "p", "pre", "search", "section", "summary", "table",
-    "tbody", "thead", "tfoot", "tr", "caption", "ul",
+    "tbody", "thead", "tfoot", "tr", "caption", "ul", "span",
 ))  # fmt: skip
-_ENTERED: Final = frozenset(("a", "span"))
-"""Elements besides blocks whose start and end say something."""
 _CELLS: Final = frozenset(("td", "th"))
+_TAGS: Final = {create_tag(tag).tag_id: tag for tag in (*_SKIPPED, *_BLOCKS, *_CELLS, "a", "br", "img")} | {
+    next(LexborHTMLParser("-").css("body")[0].iter(include_text=True)).tag_id: "-text"
+}
+"""Names of the nodes that matter, by the engine's numbers: a number is read sooner than a name."""
 _PARTS: Final = {
     "nav": "navigation", "menu": "navigation", "footer": "footer", "aside": "aside", "dialog": "dialog",
-    "header": "header",
+    "header": "header", "main": "main", "article": "article",
 }  # fmt: skip
 _ROLES: Final = {
     "navigation": "navigation", "menu": "navigation", "menubar": "navigation", "toolbar": "navigation",
     "tablist": "navigation", "banner": "header", "contentinfo": "footer", "complementary": "aside", "search": "search",
-    "dialog": "dialog", "alertdialog": "dialog", "tooltip": "dialog",
+    "dialog": "dialog", "alertdialog": "dialog", "tooltip": "dialog", "main": "main", "article": "article",
 }  # fmt: skip
 _WORDS: Final = {
     "navigation": "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs pagination pager toc skip topbar",
@@ -45,7 +47,7 @@ _WORDS: Final = {
 """By part of a page, the words that name it as a class or id, or between hyphens of one; * stands for more letters."""
 _ANY: Final = "|".join(f"(?P<{part}>{'|'.join(words.split())})" for part, words in _WORDS.items())
 _NAMES: Final = re.compile(rf"(?:^|[\s_-])(?:{_ANY})(?:$|[\s_-])".replace("*", r"\w*"))
-_BEGINNINGS: Final = tuple(word[:-1] for words in _WORDS.values() for word in words.split() if word.endswith("*"))
+_BEGINNINGS: Final = tuple(re.findall(r"(\S+)\*", " ".join(_WORDS.values())))
 _FIRST_WORDS: Final = frozenset(word.partition("-")[0] for words in _WORDS.values() for word in words.split())
 """Most names have none of these words, which is found out sooner than that the pattern does not match."""
 _SEEN_OF_NAMES: Final = 1000
@@ -55,7 +57,10 @@ _LITTLE_TEXT: Final = 500
 """Characters below which a page's text may be in ``noscript``, as that of forums that are built by scripts."""
 _ABSOLUTE: Final = re.compile(r"https?://[\w.:-]+/[\w./%~+,@=&:-]*(?:\?[\w./%~+,@=&:-]+)?", re.ASCII)
 """Most absolute addresses; the others take urljoin longer."""
+_TINY: Final = ("0", "1", "2")
 _LAZY: Final = ("data-src", "data-lazy-src", "data-original", "data-lazy")
+_SEEN_OF_SET: Final = 20_000
+_CANDIDATES: Final = re.compile(r",\s+")
 _SIZES: Final = re.compile(r"(\s[\d.]+[wxh]),(?=\S)")
 
 
@@ -103,9 +108,9 @@ class Page:
     regions: list[Region] = field(default_factory=list)
 
 
-def parse_page(html: str, url: str) -> Page:
-    """Return the blocks of a page; ``url`` is what relative addresses are resolved with."""
-    tree = LexborHTMLParser(html)
+def parse_page(html: bytes, url: str) -> Page:
+    """Return the blocks of a page in UTF-8; ``url`` is what relative addresses are resolved with."""
+    tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
     page = Page()
     if (root := tree.body) is None:
         return page
@@ -124,9 +129,10 @@ def parse_page(html: str, url: str) -> Page:
     return page
 
 
-_Open = tuple[str, int, str | None, bool]
-"""An element whose children are being walked over: its tag, the number of blocks before it, its part, and whether that
-is certain. A plain tuple is made in a third of the time that a named one takes."""
+_Attributes = Mapping[str, str | None]
+_Open = tuple[LexborNode, str, int, str | None, bool]
+"""An element whose children are being walked over: itself, its tag, the number of blocks before it, its part, and
+whether that is certain. A plain tuple is made in a third of the time that a named one takes."""
 
 
 class _Walk:
@@ -143,63 +149,52 @@ class _Walk:
         self._links = self._link_depth = self._pre_depth = 0
 
     def run(self, root: LexborNode) -> None:
-        pieces, skipped = self._pieces, self._skipped
-        pending: list[LexborNode | None] = [root]  # None where the element that was entered last ends
+        blocks, pieces, skipped = self.blocks, self._pieces, self._skipped
         opened: list[_Open] = []
-        while pending:
-            node = pending.pop()
+        node: LexborNode | None = root
+        while True:
             if node is None:
-                self._leave(*opened.pop())
+                node, tag, start, part, is_certain = opened.pop()
+                if tag in _BLOCKS:
+                    if pieces and (part or tag != "span"):
+                        self._flush(tag)
+                    if part and len(blocks) > start:
+                        self.regions.append(Region(start, len(blocks), part, is_certain))
+                    if tag == "pre":
+                        self._pre_depth -= 1
+                    elif tag == "figure":
+                        _set_captions(blocks[start:])
+                elif tag == "a":
+                    self._link_depth -= 1
+                if not opened:
+                    break
+                node = node.next
                 continue
-            tag = node.tag
+            tag = _TAGS.get(node.tag_id, "")
             if tag == "-text":
                 if pieces or self._pre_depth or not node.is_empty_text_node:
                     self._add_text(node.text_content or "")
-                continue
-            if tag in _BLOCKS or tag in _ENTERED:
-                opened.append(self._enter(tag, node))
-                pending.append(None)
             elif tag == "img":
                 self._add_image(node)
             elif tag == "br":
                 self._add_text("\n")
-            elif tag in skipped or not tag:
+            elif tag not in skipped:
+                part, is_certain = None, False
+                if tag in _BLOCKS:
+                    part, is_certain = _part(tag, node.attributes)
+                    if pieces and (part or tag != "span"):
+                        self._flush(tag)
+                    if tag == "pre":
+                        self._pre_depth += 1
+                elif tag == "a":
+                    self._link_depth += 1
+                elif tag in _CELLS and pieces:
+                    pieces.append(" | ")
+                opened.append((node, tag, len(blocks), part, is_certain))
+                node = node.first_child
                 continue
-            elif tag in _CELLS and pieces:
-                pieces.append(" | ")
-            child = node.last_child
-            while child is not None:
-                pending.append(child)
-                child = child.prev
+            node = node.next
         self._flush("body")
-
-    def _enter(self, tag: str, node: LexborNode) -> _Open:
-        if tag == "a":
-            self._link_depth += 1
-            return tag, 0, None, False
-        part, is_certain = _part(tag, node.attributes)
-        if self._pieces and (part or tag != "span"):
-            self._flush(tag)
-        if tag == "pre":
-            self._pre_depth += 1
-        return tag, len(self.blocks), part, is_certain
-
-    def _leave(self, tag: str, start: int, part: str | None, is_certain: bool) -> None:
-        if tag == "a":
-            self._link_depth -= 1
-            return
-        if self._pieces and (part or tag != "span"):
-            self._flush(tag)
-        if part and len(self.blocks) > start:
-            self.regions.append(Region(start, len(self.blocks), part, is_certain))
-        if tag == "pre":
-            self._pre_depth -= 1
-        elif tag == "figure":
-            blocks = self.blocks[start:]
-            caption = " ".join(block.text for block in blocks if block.tag == "figcaption") or None
-            for block in blocks:
-                if block.url is not None:
-                    block.caption = caption
 
     def _add_text(self, text: str) -> None:
         if not self._pieces and not self._pre_depth and text.isspace():
@@ -213,67 +208,68 @@ class _Walk:
         whole = "".join(self._pieces)
         text = whole.strip("\n") if self._pre_depth else " ".join(whole.split()).strip(" |")
         if text and not text.isspace():
-            self.blocks.append(PageBlock(text, tag, links=min(self._links, len(text))))
+            self.blocks.append(PageBlock(text, tag, min(self._links, len(text))))
         self._pieces.clear()
         self._links = 0
 
     def _add_image(self, node: LexborNode) -> None:
         attributes = node.attributes
-        sources: list[Mapping[str, str | None]] = [attributes]
+        if attributes.get("width") in _TINY or attributes.get("height") in _TINY:
+            return  # it counts visits or fills space
+        sources = [attributes]
         parent = node.parent
         if parent is not None and parent.tag == "picture":
             sources += [child.attributes for child in parent.iter() if child.tag == "source"]
-        if any(attributes.get(side) in ("0", "1", "2") for side in ("width", "height")):
-            return  # it counts visits or fills space
         if (url := _resolved(self._base, _largest(sources))) is not None:
             self._flush("img")
             alt = " ".join((attributes.get("alt") or "").split()) or None
             self.blocks.append(PageBlock("", "img", url=url, alt=alt))
 
 
-def _part(tag: str, attributes: Mapping[str, str | None]) -> tuple[str | None, bool]:
+def _set_captions(figure: Sequence[PageBlock]) -> None:
+    caption = " ".join(block.text for block in figure if block.tag == "figcaption") or None
+    for block in figure:
+        if block.url is not None:
+            block.caption = caption
+
+
+def _part(tag: str, attributes: _Attributes) -> tuple[str | None, bool]:
     """Return the part of the page that an element is, None if nothing says so, and whether that is certain."""
-    part = _PARTS.get(tag)
-    if not attributes:
-        return part or (tag if tag in ("main", "article") else None), tag not in ("header", "aside")
-    if tag == "body":
-        return None, False
-    if _TELLING.isdisjoint(attributes):
-        if part is not None or tag in ("main", "article"):
-            return part or tag, tag not in ("header", "aside")
-        return _part_of_names(attributes.get("id"), attributes.get("class")), False
-    style = attributes.get("style")
-    if "hidden" in attributes or attributes.get("aria-hidden") == "true":
-        return "hidden", True
-    if style and "display:none" in style[:_SEEN_OF_NAMES].replace(" ", "").lower():
-        return "hidden", True
-    role = attributes.get("role") or ""
-    if role in _ROLES:
-        return _ROLES[role], True
-    if tag in ("main", "article") or role in ("main", "article"):
-        return role if role in ("main", "article") else tag, True
-    if attributes.get("itemprop") in ("articleBody", "mainContentOfPage"):
-        return "article", True
-    if part is not None:
-        return part, tag not in ("header", "aside")
-    return _part_of_names(attributes.get("id"), attributes.get("class")), False
+    if not attributes or tag == "body":
+        return _PARTS.get(tag), tag not in ("header", "aside")
+    if not _TELLING.isdisjoint(attributes):
+        style = attributes.get("style")
+        if "hidden" in attributes or attributes.get("aria-hidden") == "true":
+            return "hidden", True
+        if style and "display:none" in style[:_SEEN_OF_NAMES].replace(" ", "").lower():
+            return "hidden", True
+        if (role := attributes.get("role")) in _ROLES:
+            return _ROLES[role], True
+        if tag != "main" and attributes.get("itemprop") in ("articleBody", "mainContentOfPage"):
+            return "article", True
+    if tag in _PARTS:
+        return _PARTS[tag], tag not in ("header", "aside")
+    names, classes = attributes.get("id"), attributes.get("class")
+    return (names and _part_of_names(names)) or (classes and _part_of_names(classes)) or None, False
 
 
 @lru_cache(maxsize=4096)  # the elements of a page mostly have the same few names
-def _part_of_names(own: str | None, classes: str | None) -> str | None:
-    names = f"{own or ''} {classes or ''}"[:_SEEN_OF_NAMES].lower()
+def _part_of_names(names: str) -> str | None:
+    names = names[:_SEEN_OF_NAMES].lower()
     words = names.replace("-", " ").replace("_", " ").split()
-    if _FIRST_WORDS.isdisjoint(words) and not any(word in names for word in _BEGINNINGS):
+    if _FIRST_WORDS.isdisjoint(words) and not any(map(names.__contains__, _BEGINNINGS)):
         return None
     found = _NAMES.search(names)
     return found.lastgroup if found else None
 
 
-def _largest(sources: list[Mapping[str, str | None]]) -> str | None:
+def _largest(sources: Sequence[_Attributes]) -> str | None:
     """Return the address of the largest image of ``srcset``, else ``src``, or what scripts load in its place."""
     best, widest = None, 0.0
     for attributes in sources:
-        for candidate in re.split(r",\s+", _SIZES.sub(r"\1, ", _srcset(attributes))):
+        if not (srcset := attributes.get("srcset") or attributes.get("data-srcset")):
+            continue
+        for candidate in _CANDIDATES.split(_SIZES.sub(r"\1, ", srcset[:_SEEN_OF_SET])):
             address, _, size = candidate.strip().rstrip(",").partition(" ")
             number = _number(size.strip().rstrip("wxh,"))
             # a number with x is a factor and not a width: within one set they do not mix
@@ -282,13 +278,10 @@ def _largest(sources: list[Mapping[str, str | None]]) -> str | None:
     if best is not None:
         return best
     own = sources[0]
-    lazy = next((value for name in _LAZY if (value := own.get(name))), None)
     source = own.get("src")
-    return lazy if lazy and (not source or source.startswith("data:") or "placeholder" in source) else source or lazy
-
-
-def _srcset(attributes: Mapping[str, str | None]) -> str:
-    return (attributes.get("srcset") or attributes.get("data-srcset") or "")[:20_000]
+    if source and not source.startswith("data:") and "placeholder" not in source:
+        return source
+    return next((value for name in _LAZY if (value := own.get(name))), source)
 
 
 def _number(text: str) -> float:

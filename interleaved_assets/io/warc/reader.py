@@ -135,7 +135,7 @@ class _Reading:
         record, body, wrong = read_body(self._file, place.offset, most + 1)
         url = "" if record is None else address(record)
         fields: dict[str, str | None] = {"url": url}
-        error, html = None, ""
+        error, html = None, b""
         if place.is_cut:
             error = row_error("truncated_shard", "the archive has not all of this page")
         elif wrong is not None:
@@ -147,7 +147,7 @@ class _Reading:
             seen = {"pages_of_guessed_charset": is_guessed, "pages_with_replaced_characters": has_replaced}
             self._notes.update(kind for kind, is_so in seen.items() if is_so)
             if (reason := excess(html)) is not None:
-                error, html = row_error("document_too_large", reason), ""
+                error, html = row_error("document_too_large", reason), b""
             fields["fetched_at"] = record.headers.get("WARC-Date")
         page = parse_page(html, url)
         fields |= {"title": page.title, "language": page.language}

@@ -9,7 +9,7 @@ LONG = "Words of a paragraph that somebody has written to be read. " * 10
 
 
 def parsed(html: str) -> Page:
-    return parse_page(html, "https://a.example/b/")
+    return parse_page(html.encode(), "https://a.example/b/")
 
 
 def blocks(html: str) -> list[str]:
@@ -84,7 +84,7 @@ def test_parts_whose_names_only_resemble_such_a_part_are_kept(part: str) -> None
     ],
 )  # fmt: skip
 def test_any_word_of_a_class_or_id_tells_the_part(names: str, part: str | None) -> None:
-    found = parse_page(f"<div class='{names}'>text</div>", "https://a.example/").regions
+    found = parse_page(f"<div class='{names}'>text</div>".encode(), "https://a.example/").regions
     assert [region.part for region in found] == [part] * (part is not None)
 
 
