@@ -13,10 +13,11 @@ import pytest
 
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.defs.requests import LARGEST_GAP
+from interleaved_assets.io import read_shard
 from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import Watcher, instance_on_disk, run_chain, unfinished_run
-from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, write_shard
+from interleaved_assets_tests.defs.runs import Watcher, instance_on_disk, materialized, run_chain, unfinished_run
+from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, sharp_image, write_shard
 from interleaved_assets_tests.restorable import Restorable
 from interleaved_assets_tests.system_calls import system_calls
 
@@ -97,6 +98,27 @@ def test_shards_are_registered_reported_and_requested_a_few_at_a_time_and_once(o
     own.put("b", 7)
     assert own.sensor.requested() == ["b"]
     assert own.sensor.versions["b"] != before
+
+
+def test_another_file_of_a_bundle_requests_and_makes_its_shard_alone(own: Project) -> None:
+    own.configure("bundles = {images = 2}\n" + AT_ONCE)
+    (own.raw / "photos").mkdir(parents=True)
+    for number in range(6):
+        (own.raw / f"photos/{number}.png").write_bytes(sharp_image(number))
+    keys = ["photos/images-0-of-2", "photos/images-1-of-2"]
+    assert own.sensor.requested() == keys
+    assert own.run(*keys)
+    assert materialized(own.instance, "final_tars") == set(keys)
+    assert own.sensor.tick() == "2 unchanged"
+    tars = {key: own.folder / f"out/tars/{key}.tar" for key in keys}
+    before = {key: tar.read_bytes() for key, tar in tars.items()}
+    (own.raw / "photos/new.png").write_bytes(sharp_image(9))
+    (changed,) = own.sensor.requested()
+    assert own.run(changed)
+    assert [key for key, tar in tars.items() if tar.read_bytes() != before[key]] == [changed]
+    ids = pa.concat_tables(read_shard(str(tars[changed])))["sample_id"].to_pylist()
+    assert "new" in ids
+    assert own.sensor.tick() == "2 unchanged"
 
 
 def test_a_tick_that_requests_nothing_says_what_it_found(done: Project) -> None:

@@ -6,7 +6,6 @@ Readers of formats that have no rows of their own, such as web archives and PDF,
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
@@ -52,7 +51,7 @@ class Block(NamedTuple):
     content_type: str | None = None
     url: str | None = None
     error: str | None = None
-    fields: Mapping[str, Any] = MappingProxyType({})
+    fields: Mapping[str, Any] = {}
     source_ref: str | None = None
 
 

@@ -13,7 +13,7 @@ import xxhash
 
 from interleaved_assets.io.formats.format import ShardFormat
 from interleaved_assets.io.formats.registry import all_formats, format_by_name
-from interleaved_assets.io.storage import filesystem, join, storage_errors
+from interleaved_assets.io.storage import StorageOptions, filesystem, join, storage_errors
 from interleaved_assets.io.storage.stamps import content_version, raw_stamp
 from interleaved_assets.io.storage.walk import followed
 from interleaved_assets.io.tar.layout import split_extension
@@ -113,19 +113,15 @@ def bundle_stamp(files: Mapping[str, Mapping[str, Any]]) -> str:
     return f"modified:{max(times, key=_number)} {digest}" if times else digest
 
 
-def bundle_version(uri: str, stamp: str, storage: StorageSettings) -> str | None:
-    """Return the version of a bundle's content; None if there is no bundle at ``uri``.
+def bundle_version(files: Mapping[str, Mapping[str, Any]], stamp: str, options: StorageOptions) -> str:
+    """Return the version of the content of a bundle with these files.
 
     Raises:
         StorageError: a file cannot be read.
     """
-    if (files := bundle_files(uri, storage)) is None:
-        return None
     if stamp.startswith("files:"):  # of ETags
         return stamp
-    versions = [
-        (one.rpartition("/")[2], content_version(one, raw_stamp(info), storage.options)) for one, info in files.items()
-    ]
+    versions = [(one.rpartition("/")[2], content_version(one, raw_stamp(info), options)) for one, info in files.items()]
     return f"xxh3:{xxhash.xxh3_128_hexdigest(repr(versions).encode())}"
 
 

@@ -62,6 +62,8 @@ class RawShard(NamedTuple):
     uri: str
     size: int
     stamp: str
+    files: Mapping[str, Mapping[str, Any]] = {}
+    """Of a bundle, fsspec's info of each file by its URI; else empty."""
 
 
 class RawListing(NamedTuple):
@@ -162,7 +164,7 @@ def _bundled(key: str, uri: str, files: Mapping[str, Mapping[str, Any]]) -> tupl
     """Return the shard that the files of a bundle form, and the info of the newest of them with the size of all."""
     newest = max(files.values(), key=lambda info: str(info.get("mtime") or info.get("LastModified")))
     size = sum(int(info["size"]) for info in files.values())
-    return RawShard(key, uri, size, bundle_stamp(files)), {**newest, "name": uri, "size": size}
+    return RawShard(key, uri, size, bundle_stamp(files), files), {**newest, "name": uri, "size": size}
 
 
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
@@ -177,8 +179,8 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
     check_name(shard.uri)
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
         return known.version
-    if (of_bundle := bundle_version(shard.uri, shard.stamp, storage)) is not None:
-        return of_bundle
+    if shard.files:
+        return bundle_version(shard.files, shard.stamp, storage.options)
     return content_version(shard.uri, shard.stamp, storage.options, like=known.version if known else "")
 
 

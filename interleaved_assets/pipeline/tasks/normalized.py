@@ -12,7 +12,7 @@ from interleaved_assets.io.storage import folders_of
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.writer import check_modalities
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
-from interleaved_assets.pipeline.raw.bundles import bundle_files, raw_format
+from interleaved_assets.pipeline.raw.bundles import raw_format
 from interleaved_assets.pipeline.run.counts import UNREFERENCED_IMAGES, column_facts, write_by_error_policy
 from interleaved_assets.pipeline.run.publishable import ContentCounter
 from interleaved_assets.pipeline.run.record import OutputFile
@@ -33,9 +33,8 @@ def normalize(shard: ShardTask) -> Work:
     form = raw_format(shard.raw.uri, shard.settings.storage)
     by_reference = form.can_reference and shard.settings.storage.image_bytes == "referenced"
     options = options._replace(by_reference=by_reference)
-    files = bundle_files(shard.raw.uri, shard.settings.storage)
-    if files is not None and form.read_files is not None:
-        read = form.read_files(list(files), options)
+    if shard.raw.files and form.read_files is not None:
+        read = form.read_files(list(shard.raw.files), options)
     else:
         read = form.read(shard.raw.uri, options)
     batches = _tar_can_hold(read, shard.raw.uri)
