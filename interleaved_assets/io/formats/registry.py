@@ -51,6 +51,7 @@ JSONL: Final = ShardFormat(
     name="jsonl",
     endings=(".jsonl", ".jsonl.gz"),
     read=imported("interleaved_assets.io.web_documents.jsonl:read_jsonl"),
+    read_files=imported("interleaved_assets.io.web_documents.jsonl:read_jsonls"),
     version=2,
     section="urls",
     settings=UrlSettings,

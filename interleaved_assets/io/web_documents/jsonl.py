@@ -1,10 +1,11 @@
 """Reader of JSONL: a document a line, with its lists of texts and image URLs."""
 
 import gzip
+import itertools
 import json
 import logging
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import IO, Any, Final, NamedTuple, cast
@@ -63,10 +64,14 @@ def read_jsonl(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
         ShardError: the store is none of img2dataset's.
         IncompleteShard: the file is cut or damaged, and ``options.accept_incomplete`` is False.
     """
+    return read_jsonls([uri], options)
+
+
+def read_jsonls(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]:
+    """Yield tables of the documents of JSONL files of one folder as :func:`read_jsonl` does, all with one schema."""
     columns, urls, has_similarities = ColumnTypes(options.layout.fields), set[str](), False
-    shortfall = None
-    with _Lines(uri, options) as lines:
-        for line in lines:
+    for uri in uris:
+        for line in _checked_lines(uri, options):
             document, lists = _parsed(line, options)
             if excess := columns.excess_with(set(document.fields), (), options.limits.max_columns):
                 document = too_large_document(f"with its fields the shard would have {excess}")
@@ -75,22 +80,15 @@ def read_jsonl(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
                 columns.observe(ID_COLUMN, [stated])
             urls.update(url for url in lists.images if isinstance(url, str) and is_unicode(url))
             has_similarities |= any(lists.similarities)
-        shortfall = lines.shortfall
-    if shortfall is not None:
-        if not options.accept_incomplete:
-            raise IncompleteShard(
-                f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete to "
-                "take the lines that can be read."
-            )
-        logger.warning("%s: it is cut or damaged: %s", uri, shortfall)
     store = (options.sections.get("urls") or UrlSettings()).image_store
     locators = {} if store is None else find_images(store, urls, options)
     own = [column for column in columns.schema() if column.name not in {*RESERVED_COLUMNS, *_OWN}]
     of_images = [(IMAGE_URL, pa.string()), *([(SIMILARITY, pa.float64())] if has_similarities else [])]
     types = pa.schema([*of_images, *own])
-    documents = _documents(uri, options, types, locators, has_store=store is not None)
+    of_files = (_documents(uri, options, types, locators, has_store=store is not None) for uri in uris)
+    documents = itertools.chain.from_iterable(of_files)
     for table in block_tables(documents, types, max_batch_bytes=options.max_batch_bytes, notes=options.notes):
-        yield from with_images(table, uri, options, store)
+        yield from with_images(table, uris[0], options, store)
 
 
 def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
@@ -99,6 +97,20 @@ def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
         for _ in lines:
             pass
         return lines.shortfall
+
+
+def _checked_lines(uri: str, options: ReadOptions) -> Iterator["_Line"]:
+    """Yield the lines of a file; raise IncompleteShard at its end if it is cut, unless such files are accepted."""
+    with _Lines(uri, options) as lines:
+        yield from lines
+        shortfall = lines.shortfall
+    if shortfall is not None:
+        if not options.accept_incomplete:
+            raise IncompleteShard(
+                f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete to "
+                "take the lines that can be read."
+            )
+        logger.warning("%s: it is cut or damaged: %s", uri, shortfall)
 
 
 def _documents(

@@ -1,5 +1,6 @@
 """Small files of a folder that form shards together."""
 
+import gzip
 import json
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.io import read_shard
-from interleaved_assets.model.errors import SettingsError
+from interleaved_assets.model.errors import IncompleteShard, SettingsError
 from interleaved_assets.pipeline.raw.bundles import bundles_of
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_files, list_raw_shards, raw_content_version
 from interleaved_assets.pipeline.run.one import take_through
@@ -104,6 +105,26 @@ def test_another_file_makes_one_shard_stale_and_a_bundle_without_files_vanishes(
     assert vanished_shards(settings.storage) == keys
 
 
+def test_pieces_of_jsonl_form_one_shard_with_the_columns_of_all(tmp_path: Path) -> None:
+    settings = project(tmp_path, 'bundles = {jsonl = 1}\n[errors]\non_materialize_error = "warn"\n')
+    (tmp_path / "raw").mkdir(exist_ok=True)
+    for number in range(3):
+        record = {"texts": [f"Words of piece {number}"], "images": [None], f"column_{number}": number}
+        (tmp_path / f"raw/{number}.jsonl").write_text(json.dumps(record) + "\n" + "no JSON\n" * (number == 1))
+    piece = json.dumps({"texts": ["Words of a packed piece"], "images": [None], "url": "https://a.example/"})
+    (tmp_path / "raw/3.jsonl.gz").write_bytes(gzip.compress(piece.encode()))
+    take_through(stage_dag(settings)["normalized"], "jsonl-0-of-1", settings)
+    rows = pq.read_table(tmp_path / "out/normalized/jsonl-0-of-1.parquet").to_pylist()
+    documents = {row["sample_id"]: row for row in rows if row["modality"] == "metadata"}
+    assert list(documents) == ["0.jsonl:1", "1.jsonl:1", "1.jsonl:2", "2.jsonl:1", "https://a.example/"]
+    assert [documents[f"{number}.jsonl:1"][f"column_{number}"] for number in range(3)] == [0, 1, 2]
+    assert documents["1.jsonl:2"]["materialize_error"].startswith("invalid_json")
+    assert [row["text_content"] for row in rows if row["modality"] == "text"][-1] == "Words of a packed piece"
+    (tmp_path / "raw/3.jsonl.gz").write_bytes(gzip.compress(piece.encode())[:-12])
+    with pytest.raises(IncompleteShard, match=r"3\.jsonl\.gz: truncated_shard"):
+        take_through(stage_dag(settings)["normalized"], "jsonl-0-of-1", settings)
+
+
 def test_a_pdf_that_cannot_be_read_is_an_error_of_its_document(tmp_path: Path) -> None:
     settings = project(tmp_path, 'bundles = {pdf = 1}\n[errors]\non_materialize_error = "drop_row"\n')
     for number in range(3):
@@ -119,7 +140,7 @@ def test_a_pdf_that_cannot_be_read_is_an_error_of_its_document(tmp_path: Path) -
 
 
 def test_a_format_whose_files_cannot_be_bundled_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="files of tar cannot be bundled; those of pdf, images can"):
+    with pytest.raises(SettingsError, match="files of tar cannot be bundled; those of jsonl, pdf, images can"):
         project(tmp_path, "bundles = {tar = 4}\n")
 
 
