@@ -4,6 +4,7 @@ Workers do not share an interpreter lock, so shards are worked on in parallel. A
 long and is ended, costs one shard. The workers are forked from a process that has imported the work of the stages.
 """
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -115,6 +116,8 @@ def _results(given: "Future[Any]", task: Task, limit_s: float) -> list[Found[Any
 
 def _begin() -> None:
     """Let a worker end with the process that it works for, even if that was killed."""
+    # a collection would write to every object that the imports have made, and so copy the pages that workers share
+    gc.freeze()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

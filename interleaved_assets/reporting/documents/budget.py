@@ -25,7 +25,9 @@ def fit_documents(documents: Sequence[ShownDocument], page_bytes: int = PAGE_BYT
     """
     limit = page_bytes * max(1, len(documents) / FREE_DOCUMENTS)
     found = list(documents)
-    if _total(found) > limit and _total(_with_smaller_pictures(found, SMALL_SIDE)) > limit:
+    if _total(found) <= limit:
+        return found
+    if _total(_with_smaller_pictures(found, SMALL_SIDE)) > limit:
         found = _with_shorter_texts(found, limit / 2)
     for side in (SIDE, SMALL_SIDE):
         if _total(found) > limit:

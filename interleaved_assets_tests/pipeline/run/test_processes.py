@@ -106,3 +106,31 @@ def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
         pids = pids_in(tmp_path / "pids", 2)
         run.send_signal(signal.SIGKILL)
     assert end_of(pids)
+
+
+_FREEZING = """
+import gc, sys
+from pathlib import Path
+from interleaved_assets.pipeline.run.many import take_many
+from interleaved_assets.pipeline.run.record import RAW_SHARDS
+from interleaved_assets.pipeline.run.stage import Stage, Work
+from interleaved_assets.settings import load_settings
+
+folder = Path(sys.argv[1])
+
+def note(shard):
+    (folder / f"{shard.key}.seen").write_text(f"{gc.get_freeze_count()} {'zxingcpp' in sys.modules}")
+    return Work(outputs={}, data_version="1")
+
+stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=note)
+list(take_many([stage], ["a", "b"], load_settings(folder / "interleaved.toml"), then=str, jobs=2))
+"""
+
+
+@pytest.mark.usefixtures("settings")
+def test_workers_share_imported_modules_out_of_reach_of_collections(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", _FREEZING, str(tmp_path)]).returncode == 0
+    for key in "ab":
+        frozen, has_module = (tmp_path / f"{key}.seen").read_text().split()
+        assert int(frozen) > 10_000
+        assert has_module == "True"
