@@ -4,6 +4,7 @@ Workers do not share an interpreter lock, so shards are worked on in parallel. A
 long and is ended, costs one shard. The workers are forked from a process that has imported the work of the stages.
 """
 
+import atexit
 import gc
 import multiprocessing
 import os
@@ -92,7 +93,19 @@ def _pool(processes: int) -> ProcessPool:
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
-    return ProcessPool(processes, initializer=_begin, context=context)
+    pool = ProcessPool(processes, initializer=_begin, context=context)
+    atexit.register(_stop, pool)
+    return pool
+
+
+def _stop(pool: ProcessPool) -> None:
+    """End the workers at the end of this process.
+
+    Without this, Pebble ends those that it has at that moment: one that it just makes, in place of one that was ended,
+    would go on, and this process would wait for it forever.
+    """
+    pool.stop()
+    pool.join()
 
 
 def _results(given: "Future[Any]", task: Task, limit_s: float) -> list[Found[Any]]:

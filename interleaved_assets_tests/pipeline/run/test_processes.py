@@ -108,6 +108,55 @@ def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     assert end_of(pids)
 
 
+_INTERRUPTED = (
+    """
+import atexit, multiprocessing.util, threading
+
+replaced = threading.Event()
+atexit.register(replaced.wait)  # hooks run in reverse order: after Pebble's, before that of multiprocessing
+"""
+    + _KILLED.partition("list(take_many")[0]
+    + """
+import signal
+from pebble.pool.process import WorkerManager
+
+make = WorkerManager.new_worker
+
+def make_slowly(manager):
+    is_replacing = any((folder / "pids").iterdir())
+    if is_replacing:
+        (folder / "replacing").touch()
+        time.sleep(1)
+    make(manager)
+    if is_replacing:
+        time.sleep(1)  # until it has what it needs of this process
+        replaced.set()
+
+def interrupt():
+    while len([*(folder / "pids").iterdir()]) < 2:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+WorkerManager.new_worker = make_slowly
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    list(take_many([stage], ["a", "b"], load_settings(folder / "interleaved.toml"), then=str, jobs=2))
+except KeyboardInterrupt:
+    while not (folder / "replacing").exists():
+        time.sleep(0.01)
+    sys.exit(130)
+"""
+)
+
+
+@pytest.mark.usefixtures("settings")
+def test_an_interrupted_run_ends_while_a_worker_is_being_replaced(tmp_path: Path) -> None:
+    (tmp_path / "pids").mkdir()
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED, str(tmp_path)], timeout=120)
+    assert done.returncode == 130
+    assert end_of([int(file.name) for file in (tmp_path / "pids").iterdir()])
+
+
 _FREEZING = """
 import gc, sys
 from pathlib import Path
