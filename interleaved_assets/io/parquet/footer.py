@@ -39,9 +39,6 @@ class ColumnChunk:
     """Decompressed, but still encoded size, as stated in the footer."""
     least_decoded_bytes: int
     """Minimum size of the decoded values, without what dictionaries and shared prefixes save."""
-    smallest: bytes | None
-    """The smallest value, as Parquet stores it; None if the footer has none."""
-    largest: bytes | None
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,6 @@ def _group(number: int, fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup
 
 def _chunk(fields: dict[int, Any], leaf: _Leaf) -> ColumnChunk:
     encodings = frozenset(fields[2])
-    statistics = fields.get(12, {})
     values, encoded = _count(fields[5]), _count(fields[6])
     return ColumnChunk(
         path=leaf.path,
@@ -106,8 +102,6 @@ def _chunk(fields: dict[int, Any], leaf: _Leaf) -> ColumnChunk:
         shares_prefixes=_DELTA_BYTE_ARRAY in encodings,
         encoded_bytes=encoded,
         least_decoded_bytes=max(encoded, values * leaf.value_bytes),
-        smallest=statistics.get(6),
-        largest=statistics.get(5),
     )
 
 

@@ -63,7 +63,7 @@ def row_contents(keys: Collection[RowKey], uri: str, paths: ShardPaths) -> dict[
                 for field in source.schema
                 if field.name in _READ or not (field.name in RESERVED_COLUMNS or field.type.num_fields)
             ]
-            for group in groups_with(ids, source.row_groups):
+            for group in groups_with(ids, source):
                 rows = source.read(plain, [group])
                 rows = rows.filter(pc.is_in(rows["sample_id"], pa.array(ids)))
                 found |= _contents(rows, wanted)

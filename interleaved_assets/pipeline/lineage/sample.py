@@ -1,16 +1,16 @@
 """Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.parquet.footer import RowGroup
-from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.parquet.source import ParquetSource, open_parquet
 from interleaved_assets.io.tar.layout import member_key
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION
@@ -133,7 +133,7 @@ def _scored_unit(position: int, stage: str) -> str:
 def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
     """Return the rows of ``sample_id`` at each of ``stages`` of one shard; empty if the shard does not contain it.
 
-    Row groups whose statistics exclude the sample are skipped, and image bytes are not read.
+    Of row groups without the sample only the ids are read, and of no row the image bytes.
     """
     traces = []
     rows = 0  # number of rows of the sample in the last table
@@ -206,8 +206,7 @@ def _may_have(sample_id: str, paths: ShardPaths) -> bool:
 
 def _has(sample_id: str, uri: str, options: Mapping[str, object]) -> bool:
     with open_parquet(uri, options, advice=_ADVICE) as source:
-        ids = source.read([_ID], groups_with([sample_id], source.row_groups))[_ID]
-        return bool(pc.any(pc.equal(ids, sample_id), min_count=0).as_py())
+        return bool(groups_with([sample_id], source))
 
 
 def _rows_of(sample_id: str, uri: str, options: Mapping[str, object]) -> pa.Table:
@@ -217,17 +216,13 @@ def _rows_of(sample_id: str, uri: str, options: Mapping[str, object]) -> pa.Tabl
             for field in source.schema
             if not pa.types.is_large_binary(field.type) and not field.type.num_fields
         ]
-        rows = source.read(columns, groups_with([sample_id], source.row_groups))
+        rows = source.read(columns, groups_with([sample_id], source))
         return rows.filter(pc.equal(rows[_ID], sample_id))
 
 
-def groups_with(sample_ids: Collection[str], row_groups: Sequence[RowGroup]) -> list[int]:
-    """Return the row groups whose smallest and largest id do not rule all of the samples out."""
-    wanted = [sample_id.encode() for sample_id in sample_ids]
-    found = []
-    for number, group in enumerate(row_groups):
-        (ids,) = (chunk for chunk in group.chunks if chunk.path == (_ID,))
-        low, high = ids.smallest, ids.largest
-        if low is None or high is None or any(low <= sample_id <= high for sample_id in wanted):
-            found.append(number)
-    return found
+def groups_with(sample_ids: Collection[str], source: ParquetSource) -> list[int]:
+    """Return the numbers of the row groups that have one of the samples; only ids are read."""
+    is_wanted = pc.is_in(source.read([_ID])[_ID], pa.array(sample_ids, pa.string()))
+    ends = np.cumsum([group.rows for group in source.row_groups])
+    rows = np.flatnonzero(is_wanted.to_numpy())
+    return np.unique(np.searchsorted(ends, rows, side="right")).tolist()
