@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.dag import rows_input, stage_dag
 from interleaved_assets.settings import Settings, load_settings
 
 STAGES = tuple(stage_dag(Settings()))
@@ -21,6 +21,10 @@ STAGES = tuple(stage_dag(Settings()))
 def stages_before(name: str) -> tuple[str, ...]:
     """Those of :data:`STAGES` that come before one of them."""
     return STAGES[: STAGES.index(name)]
+
+
+ROWS = rows_input(stages_before("filtered")) or ""
+"""The stage whose rows are scored and selected."""
 
 
 def refuse_listing(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:

@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, sharp_image, stages_before, write_shard
+from interleaved_assets_tests.documents import ROWS, document, sharp_image, stages_before, write_shard
 
 
 def shard(settings: Settings, folder: Path) -> None:
@@ -42,7 +42,7 @@ def test_texts_fields_and_names_of_images(settings: Settings) -> None:
 def test_a_deleted_output_has_no_contents_and_a_damaged_one_is_an_error(settings: Settings) -> None:
     paths = settings.storage.shard("a")
     ledger = read_ledgers(paths)
-    rows = Path(paths.output("normalized"))
+    rows = Path(paths.output(ROWS))
     rows.write_bytes(rows.read_bytes()[:-40])
     with pytest.raises(ShardError, match="not a sound Parquet file"):
         dropped_contents(ledger, paths)

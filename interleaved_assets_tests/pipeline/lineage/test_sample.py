@@ -38,10 +38,14 @@ def found(sample_id: str, settings: Settings, keys: list[str] = KEYS) -> dict[st
 def test_a_trace_has_the_rows_of_the_sample_at_every_stage(settings: Settings) -> None:
     traces = trace_sample("doc-97-b", settings.storage.shard("a"), stage_dag(settings))
     assert [trace.record.stage for trace in traces] == list(stage_dag(settings))
-    rows = [None if trace.kept is None else trace.kept.num_rows for trace in traces]
-    assert rows == [4, 2, 2, 3, None]
-    dropped = [trace.dropped.select(["position", "reason", "threshold"]).to_pylist() for trace in traces]
-    assert dropped == [[], [], [], [{"position": 2, "reason": "sharpness_below", "threshold": 100.0}], []]
+    rows = {trace.record.stage: None if trace.kept is None else trace.kept.num_rows for trace in traces}
+    known = {"normalized": 4, "image_scores": 2, "document_scores": 2, "filtered": 3, "final_tars": None}
+    assert {name: rows[name] for name in known} == known
+    lost = {
+        trace.record.stage: trace.dropped.select(["position", "reason", "threshold"]).to_pylist() for trace in traces
+    }
+    dropped = {"filtered": [{"position": 2, "reason": "sharpness_below", "threshold": 100.0}]}
+    assert {name: ledger for name, ledger in lost.items() if ledger} == dropped
     assert all("binary_content" not in trace.kept.column_names for trace in traces if trace.kept is not None)
 
 

@@ -11,7 +11,7 @@ from interleaved_assets.pipeline.lineage.tar import tar_at, trace_tar
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import STAGES, good_shard, project
 from interleaved_assets_tests.projects import take_all
 
 pytestmark = pytest.mark.project(shards={"a": ord("a"), "web/b": ord("b")}, done=("a", "web/b"))
@@ -61,7 +61,7 @@ def test_the_source_is_the_raw_shard_that_the_tar_was_made_from(settings: Settin
     trace = trace_tar(str(tar), settings)
     assert trace.source == before
     assert trace.remade == ["normalized"]
-    assert trace.status == "image_scores stale: normalized changed"
+    assert trace.status == f"{STAGES[1]} stale: normalized changed"
     (tmp_path / "raw/a.tar").unlink()
     assert "it was moved or deleted" in trace_tar(str(tar), settings).status
 

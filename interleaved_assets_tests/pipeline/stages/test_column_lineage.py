@@ -10,7 +10,7 @@ from interleaved_assets.pipeline.run.stage import SourceColumn
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.clip.samples import clip_schema
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import ROWS, document, project, sharp_image, write_shard
 from interleaved_assets_tests.layouts import foreign_tar
 from interleaved_assets_tests.projects import take_all
 
@@ -71,29 +71,29 @@ def test_scores_come_from_the_bytes_of_the_images(settings: Settings) -> None:
     record = take_all(settings)["image_scores"]
     lineage = lineage_of(record, settings)
     assert set(lineage) == set(record.columns)
-    assert lineage["sample_id"] == of("normalized", "sample_id")
-    assert lineage["sharpness"] == lineage["width"] == of("normalized", "binary_content")
-    assert lineage["score_error"] == of("normalized", "binary_content", "materialize_error")
+    assert lineage["sample_id"] == of(ROWS, "sample_id")
+    assert lineage["sharpness"] == lineage["width"] == of(ROWS, "binary_content")
+    assert lineage["score_error"] == of(ROWS, "binary_content", "materialize_error")
 
 
 def test_clip_scores_come_from_images_and_texts(settings: Settings) -> None:
     columns = {field.name: str(field.type) for field in clip_schema(settings.clip, 8)}
     record = take_all(settings)["image_scores"].model_copy(update={"stage": "clip_scores", "columns": columns})
     lineage = lineage_of(record, with_clip(settings))
-    assert lineage["position"] == of("normalized", "position")
-    assert lineage["clip_score"] == of("normalized", "binary_content", "text_content")
-    assert lineage["clip_error"] == of("normalized", "binary_content", "text_content", "materialize_error")
+    assert lineage["position"] == of(ROWS, "position")
+    assert lineage["clip_score"] == of(ROWS, "binary_content", "text_content")
+    assert lineage["clip_error"] == of(ROWS, "binary_content", "text_content", "materialize_error")
 
 
 def test_the_selection_keeps_columns_and_decides_by_scores(settings: Settings) -> None:
     found = take_all(settings)
     lineage = lineage_of(found["filtered"], settings)
     assert set(lineage) == set(found["normalized"].columns)
-    assert all(sources == of("normalized", name) for name, sources in lineage.items())
+    assert all(sources == of(ROWS, name) for name, sources in lineage.items())
     # clip has a threshold by default, and is not applied while its stage is off
     assert stage_dag(settings)["filtered"].decided_by(settings) == (
         *of("image_scores", "sharpness", "qr_area_ratio"),
-        *of("normalized", "modality"),
+        *of(ROWS, "modality"),
         *of("document_scores", "words"),
     )
     *_, last = stage_dag(with_clip(settings))["filtered"].decided_by(with_clip(settings))

@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores, scored_keys
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, project, stages_before
 from interleaved_assets_tests.projects import take_all
 
 pytestmark = pytest.mark.project(shards={"cc/a": 0})
@@ -25,8 +25,8 @@ def paths(settings: Settings, key: str = "cc/a") -> ShardPaths:
 
 
 def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
-    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
-        take_through(stage, "cc/a", settings)
+    for name in stages_before("document_scores"):
+        take_through(stage_dag(settings)[name], "cc/a", settings)
     scores = read_scores(paths(settings))
     assert set(SCORES) < set(scores.column_names)
     assert "thumbnail" not in scores.column_names
@@ -38,8 +38,8 @@ def test_thumbnails_are_read_only_on_request(settings: Settings) -> None:
 
 
 def test_clip_scores_are_joined_if_clip_is_on_and_has_run(settings: Settings, tmp_path: Path) -> None:
-    for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
-        take_through(stage, "cc/a", settings)
+    for name in stages_before("document_scores"):
+        take_through(stage_dag(settings)[name], "cc/a", settings)
     cheap = read_scores(paths(settings))
     clip = cheap.select(["sample_id", "position"]).slice(0, 4)
     clip = clip.append_column("clip_score", pa.array([0.1, 0.2, 0.3, 0.4])).append_column(
@@ -80,7 +80,8 @@ def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path
     assert scored_keys(settings.storage) == []
     for name in ("b", "a", "under%20way"):
         good_shard(tmp_path / "raw" / f"{name.replace('%20', ' ')}.tar")
-        take_through(stage_dag(settings)["normalized"], name, settings)
+        for stage in stages_before("image_scores"):
+            take_through(stage_dag(settings)[stage], name, settings)
     for key in ("b", "a"):
         take_through(stage_dag(settings)["image_scores"], key, settings)
 

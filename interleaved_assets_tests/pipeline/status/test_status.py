@@ -87,7 +87,7 @@ def test_a_changed_raw_shard(settings: Settings, tmp_path: Path) -> None:
 def test_a_changed_input(settings: Settings, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar", seed=2)
     take_through(stage_dag(settings)["normalized"], "a", settings)
-    assert status(settings) == "image_scores stale: normalized changed"
+    assert status(settings) == f"{STAGES[1]} stale: normalized changed"
 
 
 def test_an_input_that_the_stage_no_longer_reads(settings: Settings, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_all_raw_shards_in_their_order(settings: Settings, tmp_path: Path) -> No
     take_through(stage_dag(settings)["normalized"], "b", settings)
     assert statuses(settings, {}) == [
         ("a", COMPLETE),
-        ("b", (State.MISSING, "no image_scores", "image_scores")),
+        ("b", (State.MISSING, f"no {STAGES[1]}", STAGES[1])),
         ("c", (State.MISSING, "never materialized", "normalized")),
     ]
 
@@ -170,7 +170,7 @@ def test_due_shards_have_the_first_stage_that_is_not_current_and_the_reason(sett
     found = due(KnownRuns(everywhere, {}, {"c"}))
     assert (found.current, found.refused) == ({"a"}, {"e"})
     assert {key: (status.state, status.stage) for key, status in found.shards.items()} == {
-        "b": (State.MISSING, "image_scores"),
+        "b": (State.MISSING, STAGES[1]),
         "d": (State.UNREADABLE, None),
     }
     assert list(due(KnownRuns(everywhere, {}, set()), at_most=1).shards) == ["b"]

@@ -19,7 +19,15 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, stages_before, write_shard
+from interleaved_assets_tests.documents import (
+    ROWS,
+    document,
+    good_shard,
+    project,
+    sharp_image,
+    stages_before,
+    write_shard,
+)
 from interleaved_assets_tests.io.tars import encoded, frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.system_calls import system_calls
 
@@ -208,10 +216,10 @@ def test_a_threshold_is_decided_without_the_raw_shard(settings: Settings, tmp_pa
 
 
 def test_a_raw_shard_that_changes_while_its_images_are_read(settings: Settings, tmp_path: Path) -> None:
-    through(settings, "normalized")
+    through(settings, *stages_before("image_scores"))
 
     def see(event: str, path: str) -> None:
-        if path.endswith("/normalized/a.parquet"):  # the rows, which are read when the tar is open
+        if path.endswith(f"/{ROWS}/a.parquet"):  # the rows, which are read when the tar is open
             os.utime(tmp_path / "raw/a.tar", (1, 1))
 
     with system_calls(see), pytest.raises(StorageError, match=r"raw/a\.tar changed while it was read"):
@@ -235,8 +243,8 @@ def test_a_raw_shard_that_was_touched_or_moved_is_read(settings: Settings, tmp_p
 
 
 def with_locators(settings: Settings, change: Callable[[str], str]) -> None:
-    """Edit the locators of the normalized rows, as an attacker or a script would."""
-    uri = settings.storage.shard("a").output("normalized")
+    """Edit the locators of the rows, as an attacker or a script would."""
+    uri = settings.storage.shard("a").output(ROWS)
     rows = pq.read_table(uri)
     place = rows.column_names.index("source_ref")
     changed = [None if ref is None else change(ref) for ref in rows["source_ref"].to_pylist()]
@@ -244,9 +252,9 @@ def with_locators(settings: Settings, change: Callable[[str], str]) -> None:
 
 
 def test_edited_locators_are_refused(settings: Settings) -> None:
-    through(settings, "normalized")
+    through(settings, *stages_before("image_scores"))
     with_locators(settings, lambda ref: ref.replace('"byte_offset": ', '"byte_offset": 1'))
-    with pytest.raises(ShardError, match="needs normalized, whose outputs are not those that its record names"):
+    with pytest.raises(ShardError, match=f"needs {ROWS}, whose outputs are not those that its record names"):
         through(settings, "image_scores")
 
 
@@ -268,10 +276,11 @@ def test_a_locator_that_leads_to_no_image_names_the_row(
     from interleaved_assets.io.rows.fetch import ranges_of
     from interleaved_assets.io.rows.fill import fill_referenced
 
-    through(settings, "normalized")
+    through(settings, *stages_before("image_scores"))
     with_locators(settings, change)
+    rows = pq.read_table(settings.storage.shard("a").output(ROWS))
     with open_tar(str(tmp_path / "raw/a.tar")) as tar, pytest.raises(ShardError, match=problem) as caught:
-        list(fill_referenced([normalized(settings)], tar.uri, ranges_of(tar), 2**20))
+        list(fill_referenced([rows], tar.uri, ranges_of(tar), 2**20))
     assert "does not hold the image of sample 'doc-0-a', position 1" in str(caught.value)
 
 

@@ -30,7 +30,15 @@ from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.defects import replace_model
-from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import (
+    ROWS,
+    blurred_image,
+    document,
+    project,
+    sharp_image,
+    stages_before,
+    write_shard,
+)
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.scoring.clip_tiny import picture, plain_scores, tiny_module, write_tiny
 from interleaved_assets_tests.system_calls import failing, files_opened, system_calls
@@ -61,8 +69,8 @@ def prepared(folder: Path, shards: dict[str, dict], text: str = "") -> Settings:
     settings = project(folder, MODEL + text)
     for key, documents in shards.items():
         write_shard(folder / "raw" / f"{key}.tar", documents)
-        for stage in (stage_dag(settings)["normalized"], stage_dag(settings)["image_scores"]):
-            take_through(stage, key, settings)
+        for stage in stages_before("document_scores"):
+            take_through(stage_dag(settings)[stage], key, settings)
     return settings
 
 
@@ -141,7 +149,7 @@ def test_images_that_rows_name_are_scored_as_copied_ones_and_never_others(folder
     file = folder / "interleaved.toml"
     file.write_text(file.read_text().replace('output_root = "out"', 'output_root = "by"\nimage_bytes = "referenced"'))
     settings = load_settings(file)
-    for stage in ("normalized", "image_scores"):
+    for stage in stages_before("document_scores"):
         take_through(stage_dag(settings)[stage], "a", settings)
     referenced = go(settings, "a")["a"]
     assert isinstance(copied, StageOutcome)
@@ -173,7 +181,7 @@ def test_with_a_prescreen_the_data_version_depends_on_the_image_scores(folder: P
     other = project(folder, MODEL + PRESCREEN + "[scoring]\nmax_pixels = 10\n")
     take_through(stage_dag(settings)["image_scores"], "a", other)
     second = take_through(stage_dag(other)["clip_scores"], "a", other).record
-    assert second.inputs["normalized"] == first.inputs["normalized"]
+    assert second.inputs[ROWS] == first.inputs[ROWS]
     assert second.inputs["image_scores"] != first.inputs["image_scores"]
     assert second.data_version != first.data_version
 
@@ -182,24 +190,24 @@ def test_the_record_of_the_rows_is_read_when_a_run_begins_and_their_stamp_compar
     folder: Path,
 ) -> None:
     settings = three(folder)
-    rows = Path(paths(settings, "b").output("normalized"))
+    rows = Path(paths(settings, "b").output(ROWS))
 
     def replace_rows(event: str, path: str) -> None:
         if event == "os.rename" and path.endswith("/clip_scores/b.parquet"):  # the scores are complete
             shutil.copyfile(rows, folder / "rows")
             (folder / "rows").replace(rows)
 
-    with system_calls(replace_rows), files_opened("/normalized/b.json") as read:
+    with system_calls(replace_rows), files_opened(f"/{ROWS}/b.json") as read:
         (outcome,) = go(settings, "b").values()
     assert len(read) == 1
     assert isinstance(outcome, ShardError)
-    assert str(outcome).endswith("normalized/b.parquet changed while it was read; materialize it again")
+    assert str(outcome).endswith(f"{ROWS}/b.parquet changed while it was read; materialize it again")
 
 
 def test_an_image_outside_of_a_bound_is_left_out_by_the_stored_scores(folder: Path) -> None:
     settings = prepared(folder, {"a": {"one": document("text", blurred_image(), sharp_image(1))}}, PRESCREEN)
     record = take_through(stage_dag(settings)["clip_scores"], "a", settings).record
-    assert set(record.inputs) == {"normalized", "image_scores", "clip.model_config_path", "clip.pretrained"}
+    assert set(record.inputs) == {ROWS, "image_scores", "clip.model_config_path", "clip.pretrained"}
     scores = pq.read_table(record.outputs["rows"].uri)
     assert scores["clip_score"].is_null().to_pylist() == [True, False]
     assert scores["clip_error"][0].as_py() == ("prescreened: sharpness 0 is below clip.prescreen.min_sharpness 1")
@@ -232,19 +240,19 @@ def test_a_damaged_score_table_fails_only_its_shard(folder: Path, damage: str) -
 
 def test_damaged_rows_fail_only_their_shard(folder: Path) -> None:
     settings = three(folder)
-    Path(paths(settings, "a").output("normalized")).write_bytes(b"PAR1")
-    accept_outputs(settings, "normalized", "a")
-    Path(paths(settings, "c").output("normalized")).unlink()
+    Path(paths(settings, "a").output(ROWS)).write_bytes(b"PAR1")
+    accept_outputs(settings, ROWS, "a")
+    Path(paths(settings, "c").output(ROWS)).unlink()
     outcomes = go(settings)
     assert isinstance(outcomes["a"], ShardError)
     assert "a.parquet is not a sound Parquet file" in str(outcomes["a"])
     assert isinstance(outcomes["b"], StageOutcome)
     assert isinstance(outcomes["c"], ShardError)
-    assert "clip_scores needs normalized, whose outputs are not those that its record names" in str(outcomes["c"])
-    Path(paths(settings, "b").record("normalized")).unlink()
+    assert f"clip_scores needs {ROWS}, whose outputs are not those that its record names" in str(outcomes["c"])
+    Path(paths(settings, "b").record(ROWS)).unlink()
     (missing,) = go(settings, "b").values()
     assert isinstance(missing, ShardError)
-    assert "clip_scores needs normalized, which has not been materialized for it" in str(missing)
+    assert f"clip_scores needs {ROWS}, which has not been materialized for it" in str(missing)
 
 
 WHERE = ["rows", "cheap scores", "output"]
@@ -265,7 +273,7 @@ def test_a_shard_whose_storage_does_not_answer_can_be_tried_again(
 
     monkeypatch.setattr(open_clip, "create_model", create)
     place = {
-        "rows": "/normalized/b.parquet",
+        "rows": f"/{ROWS}/b.parquet",
         "cheap scores": "/image_scores/b.parquet",
         "output": "/clip_scores/b.parquet",
     }[where]

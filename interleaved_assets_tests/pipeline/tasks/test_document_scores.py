@@ -14,11 +14,11 @@ from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring import Scorer, TextBatch, register_scorer, unregister_scorer
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import document, project, sharp_image, stages_before, write_shard
 
 
 def made(settings: Settings) -> Record:
-    for name in ("normalized", "document_scores"):
+    for name in (*stages_before("image_scores"), "document_scores"):
         record = take_through(stage_dag(settings)[name], "a", settings).record
     return record
 
@@ -65,8 +65,7 @@ def test_lists_of_words_are_found_from_the_settings_file(tmp_path: Path) -> None
     settings = project(tmp_path, '[documents]\nscorers = ["obelics"]\nflagged_words = "words.txt"\n')
     assert settings.documents.flagged_words == str(tmp_path / "words.txt")
     write_shard(tmp_path / "raw/a.tar", {"a": document("one Two three four")})
-    take_through(stage_dag(settings)["normalized"], "a", settings)
-    record = take_through(stage_dag(settings)["document_scores"], "a", settings).record
+    record = made(settings)
     assert pq.read_table(record.outputs["rows"].uri)["flagged_words"].to_pylist() == [0.5, 0.5]
     (tmp_path / "words.txt").write_text("one\n")  # another list is another score
     assert not take_through(stage_dag(settings)["document_scores"], "a", settings).unchanged
@@ -155,7 +154,7 @@ def test_a_text_that_was_not_read_has_its_reason_instead_of_scores(tmp_path: Pat
         {"sample_id": "a", "position": 1, "modality": "text", "materialize_error": "missing_source: gone"},
     ]
     pq.write_table(pa.Table.from_pylist(rows, INTERLEAVED_SCHEMA), tmp_path / "raw/a.parquet")
-    for name in ("normalized", "document_scores"):
+    for name in (*stages_before("image_scores"), "document_scores"):
         record = take_through(stage_dag(settings)[name], "a.parquet", settings).record
     scores = pq.read_table(record.outputs["rows"].uri).to_pylist()
     assert [row["words"] for row in scores] == [2, 2, None]

@@ -21,6 +21,7 @@ from interleaved_assets.selection import SelectionSettings
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.documents import (
+    ROWS,
     blurred_image,
     document,
     good_shard,
@@ -173,9 +174,10 @@ def test_a_shard_without_images_stays_as_it_is(tmp_path: Path, documents: dict) 
 def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     settings = project(tmp_path)
     write_shard(tmp_path / "raw" / "a.tar", {"one": document("text", sharp_image(1))})
-    with pytest.raises(ShardError, match="filtered needs normalized"):
+    with pytest.raises(ShardError, match=f"filtered needs {ROWS}"):
         run(settings)
-    take_through(stage_dag(settings)["normalized"], "a", settings)
+    for name in stages_before("image_scores"):
+        take_through(stage_dag(settings)[name], "a", settings)
     with pytest.raises(ShardError, match="filtered needs image_scores"):
         run(settings)
     for name in ("image_scores", "document_scores"):
@@ -193,9 +195,9 @@ def test_missing_and_damaged_inputs_are_named(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"shard a: .*: they were deleted or replaced, .* Materialize image_scores ag"):
         run(settings)
     take_through(stage_dag(settings)["image_scores"], "a", settings)  # as the message says
-    Path(paths(settings).output("normalized")).write_bytes(b"PAR1")
-    accept_outputs(settings, "normalized")
-    with pytest.raises(ShardError, match=r"normalized/a\.parquet is not a sound Parquet file"):
+    Path(paths(settings).output(ROWS)).write_bytes(b"PAR1")
+    accept_outputs(settings, ROWS)
+    with pytest.raises(ShardError, match=rf"{ROWS}/a\.parquet is not a sound Parquet file"):
         run(settings)
 
 
@@ -267,7 +269,7 @@ def test_bounds_on_documents_texts_and_fields_are_decided_from_stored_scores(tmp
     ]
     sources = STAGE.decided_by(settings)
     assert ("document_scores", "words") in sources
-    assert ("normalized", "stats.copies") in sources
+    assert (ROWS, "stats.copies") in sources
     values = {}
     for measure in measures_of(settings.selection):
         found = shard_facts("a", settings).values_of(measure)

@@ -13,12 +13,27 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import (
+    ROWS,
+    blurred_image,
+    document,
+    project,
+    sharp_image,
+    stages_before,
+    write_shard,
+)
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 
 
+def with_rows(settings: Settings, key: str = "a") -> Record:
+    """The record of the rows whose images are scored."""
+    for stage in stages_before("image_scores"):
+        record = take_through(stage_dag(settings)[stage], key, settings).record
+    return record
+
+
 def scored(settings: Settings, key: str = "a") -> tuple[Record, pa.Table]:
-    take_through(stage_dag(settings)["normalized"], key, settings)
+    with_rows(settings, key)
     record = take_through(stage_dag(settings)["image_scores"], key, settings).record
     return record, pq.read_table(record.outputs["rows"].uri)
 
@@ -66,7 +81,7 @@ def test_an_image_that_cannot_be_measured_has_a_reason_and_no_score(tmp_path: Pa
 
 def normalized_with_a_missing_image(settings: Settings) -> str:
     """The shard's rows, the last image of which could not be fetched."""
-    record = take_through(stage_dag(settings)["normalized"], "a", settings).record
+    record = with_rows(settings)
     uri = record.outputs["rows"].uri
     table = pq.read_table(uri)
     last = table.num_rows - 1
@@ -77,7 +92,7 @@ def normalized_with_a_missing_image(settings: Settings) -> str:
         place = table.column_names.index(name)
         table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
     pq.write_table(table, uri)
-    accept_outputs(settings, "normalized")
+    accept_outputs(settings, ROWS)
     return uri
 
 
@@ -126,15 +141,15 @@ def test_only_scoring_settings_make_image_scores_stale(tmp_path: Path) -> None:
 def test_rows_that_are_missing_or_damaged_are_named_and_nothing_is_recorded(tmp_path: Path) -> None:
     settings = project(tmp_path)
     write_shard(tmp_path / "raw" / "a.tar", {"one": document("text", sharp_image(1))})
-    with pytest.raises(ShardError, match="shard a: image_scores needs normalized, which has not been materialized"):
+    with pytest.raises(ShardError, match=f"shard a: image_scores needs {ROWS}, which has not been materialized"):
         take_through(stage_dag(settings)["image_scores"], "a", settings)
-    rows = Path(take_through(stage_dag(settings)["normalized"], "a", settings).record.outputs["rows"].uri)
+    rows = Path(with_rows(settings).outputs["rows"].uri)
     rows.write_bytes(b"PAR1")
-    accept_outputs(settings, "normalized")
-    with pytest.raises(ShardError, match=r"normalized/a\.parquet is not a sound Parquet file"):
+    accept_outputs(settings, ROWS)
+    with pytest.raises(ShardError, match=rf"{ROWS}/a\.parquet is not a sound Parquet file"):
         take_through(stage_dag(settings)["image_scores"], "a", settings)
     rows.unlink()
-    with pytest.raises(ShardError, match=r"image_scores needs normalized, whose outputs are not .* they were deleted"):
+    with pytest.raises(ShardError, match=rf"image_scores needs {ROWS}, whose outputs are not .* they were deleted"):
         take_through(stage_dag(settings)["image_scores"], "a", settings)
     uri = settings.storage.shard("a").record("image_scores")
     assert read_record(uri, {}) is None

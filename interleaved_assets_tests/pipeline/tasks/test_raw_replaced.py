@@ -27,7 +27,15 @@ from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.pages import shard_documents
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, stages_before, write_shard
+from interleaved_assets_tests.documents import (
+    ROWS,
+    document,
+    good_shard,
+    project,
+    sharp_image,
+    stages_before,
+    write_shard,
+)
 from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import system_calls
@@ -163,7 +171,7 @@ def test_a_page_is_not_drawn_from_other_bytes(settings: Settings, tmp_path: Path
 def test_texts_are_rewritten_without_the_raw_shard(tmp_path: Path) -> None:
     settings = project(tmp_path, f'{BY_REFERENCE}[rewriting]\nfunctions = ["normalize_whitespace"]\n')
     good_shard(tmp_path / "raw/a.tar")
-    through(settings, "normalized")
+    through(settings, *stages_before("image_scores"))
     (tmp_path / "raw/a.tar").unlink()
     assert through(settings, "rewritten").counts_out.images == 5
 
@@ -290,15 +298,15 @@ def test_a_locator_exchanged_for_an_image_of_the_same_size_is_refused(tmp_path: 
     write_tar(
         tmp_path / "raw/a.tar", ("a.json", frames_document("page_0_image_0", "page_0_image_1")), ("a.tiff", frames)
     )
-    through(settings, "normalized")
-    uri = settings.storage.shard("a").output("normalized")
+    through(settings, *stages_before("image_scores"))
+    uri = settings.storage.shard("a").output(ROWS)
     rows = pq.read_table(uri)
     images = rows.filter(pc.equal(rows["modality"], "image"))
     assert images["_binary_size"][0] == images["_binary_size"][1]
     place = rows.column_names.index("source_ref")
     refs = [ref.replace('"frame_index": 0', '"frame_index": 1') for ref in rows["source_ref"].to_pylist()]
     pq.write_table(rows.set_column(place, "source_ref", pa.array(refs, pa.string())), uri)
-    with pytest.raises(ShardError, match="needs normalized, whose outputs are not those that its record names"):
+    with pytest.raises(ShardError, match=f"needs {ROWS}, whose outputs are not those that its record names"):
         through(settings, "image_scores")
 
 

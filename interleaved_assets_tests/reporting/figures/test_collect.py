@@ -18,7 +18,7 @@ from interleaved_assets.reporting.figures.collect import UNREADABLE, all_shard_f
 from interleaved_assets.reporting.figures.facts import ShardFacts
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, project, write_shard
+from interleaved_assets_tests.documents import ROWS, STAGES, document, project, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.system_calls import files_opened
@@ -76,7 +76,7 @@ def test_new_content_on_its_way_loses_no_row(settings: Settings, tmp_path: Path)
     write_shard(tmp_path / "raw/a.tar", {"only": document("one", "two")})
     take_through(stage_dag(settings)["normalized"], "a", settings)
     facts = facts_of_a(settings)
-    assert facts.status.text == "image_scores stale: normalized changed"
+    assert facts.status.text == f"{STAGES[1]} stale: normalized changed"
     assert facts.counted_to == "normalized"
     assert (facts.counts_in.rows, facts.counts_out.rows, facts.counts_in.images) == (3, 3, 0)
     assert facts.rows_unaccounted == 0
@@ -91,10 +91,10 @@ def test_a_run_that_was_killed_between_two_outputs_loses_no_row(settings: Settin
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        take_through(Stage("filtered", ("normalized", "image_scores"), 9, lambda settings: {}, end), "a", settings)
+        take_through(Stage("filtered", (ROWS, "image_scores"), 9, lambda settings: {}, end), "a", settings)
     facts = facts_of_a(settings)
     assert facts.status.state is State.MISSING
-    assert facts.counted_to == "normalized"
+    assert facts.counted_to == ROWS
     assert (facts.counts_in.rows, facts.counts_out.rows) == (13, 13)
     assert facts.rows_unaccounted == 0
     assert facts.scores is not None

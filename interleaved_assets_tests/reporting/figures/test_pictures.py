@@ -19,7 +19,7 @@ from interleaved_assets.reporting.figures.pictures import shown_thumbnails
 from interleaved_assets.reporting.shard.stored_pictures import selection_pictures
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import stand_in
-from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
+from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, stages_before, write_shard
 
 SAMPLED = 4
 BLURRED = "d05"
@@ -58,14 +58,14 @@ def with_thumbnails(folder: Path) -> list[tuple[str, int]]:
 def test_images_outside_a_bound_and_those_of_a_spread_sample_have_thumbnails(
     settings: Settings, tmp_path: Path
 ) -> None:
-    through(settings, ["normalized", "image_scores"])
+    through(settings, stages_before("document_scores"))
     assert with_thumbnails(tmp_path) == [("d00", 1), ("d03", 1), (BLURRED, 2), ("d06", 1), ("d09", 1)]
 
 
 def test_a_sample_is_spread_over_all_batches(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    through(settings, ["normalized", "image_scores"])
+    through(settings, stages_before("document_scores"))
     whole = (tmp_path / "out/image_scores/a.parquet").read_bytes()
     (tmp_path / "out/records/image_scores/a.json").unlink()
     stand_in(monkeypatch, image_scores, "_BATCH_BYTES", 1)
@@ -79,7 +79,7 @@ def test_bounds_of_the_size_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     settings = project(tmp_path, f"[selection]\n{bound}\n")
     images = [sharp_image(1, 24, 16), sharp_image(2, 20, 20)]
     write_shard(tmp_path / "raw/a.tar", {"a": document(*images), "b": document("text")})
-    through(settings, ["normalized", "image_scores"])
+    through(settings, stages_before("document_scores"))
     assert with_thumbnails(tmp_path) == [("a", 0)]
 
 
