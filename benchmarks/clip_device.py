@@ -1,4 +1,4 @@
-"""How fast a device runs the two models of CLIP alone, and how far their values are from fp32, by precision.
+"""Measure how fast a device runs the two models of CLIP alone, and how far their values are from fp32.
 
     python -m benchmarks.clip_device --device cuda --model ViT-L-14-quickgelu --batch-size 256
     python -m benchmarks.clip_device --model scenes --batch-size 16      # the repository's model, on the CPU
