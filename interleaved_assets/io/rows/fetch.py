@@ -35,7 +35,7 @@ class Source(NamedTuple):
 
 
 class Access(NamedTuple):
-    """How the places that locators name may be read."""
+    """The storage options, roots and limits with which the places that locators name are read."""
 
     storage_options: StorageOptions = None
     allowed_roots: Sequence[str] = ()
