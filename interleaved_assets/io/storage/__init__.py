@@ -9,7 +9,6 @@ from interleaved_assets.io.storage.atomic import AtomicOutput as AtomicOutput
 from interleaved_assets.io.storage.atomic import atomic_output as atomic_output
 from interleaved_assets.io.storage.atomic import check_output as check_output
 from interleaved_assets.io.storage.atomic import check_place as check_place
-from interleaved_assets.io.storage.atomic import clear_leftovers as clear_leftovers
 from interleaved_assets.io.storage.create import create_file as create_file
 from interleaved_assets.io.storage.filesystem import StorageOptions as StorageOptions
 from interleaved_assets.io.storage.filesystem import as_storage_error as as_storage_error
@@ -23,8 +22,6 @@ from interleaved_assets.io.storage.filesystem import local_path as local_path
 from interleaved_assets.io.storage.filesystem import locator_path as locator_path
 from interleaved_assets.io.storage.filesystem import remove_file as remove_file
 from interleaved_assets.io.storage.filesystem import storage_errors as storage_errors
-from interleaved_assets.io.storage.folders import files_in as files_in
-from interleaved_assets.io.storage.folders import remove_others as remove_others
 from interleaved_assets.io.storage.inputs import file_hashes as file_hashes
 from interleaved_assets.io.storage.inputs import file_sha256 as file_sha256
 from interleaved_assets.io.storage.inputs import file_xxh3 as file_xxh3

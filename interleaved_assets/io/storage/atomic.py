@@ -21,13 +21,7 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.stamps import etag_stamp, stamp_of
-from interleaved_assets.io.storage.temporary import (
-    TemporaryFile,
-    clear_temporaries,
-    has_unnamed_files,
-    is_temporary_of,
-    random_name,
-)
+from interleaved_assets.io.storage.temporary import TemporaryFile, random_name
 from interleaved_assets.model.errors import OptionError, StorageError
 
 logger = logging.getLogger(__name__)
@@ -131,10 +125,9 @@ def atomic_output(uri: str, storage_options: StorageOptions = None) -> Iterator[
     and temporary data are removed. Missing folders are created.
 
     A process that is killed in the block leaves nothing on a local disk of Linux; between the last two steps of the
-    commit it leaves a hidden file. On other filesystems it leaves a hidden temporary file, which
-    :func:`clear_leftovers` removes. In an object store it leaves the parts of an incomplete upload: listings do not
-    show them, and they take space until a lifecycle rule of the bucket aborts such uploads (S3:
-    ``AbortIncompleteMultipartUpload``, after a day or more).
+    commit it leaves a hidden file. On other filesystems it leaves a hidden file whose name ends in ``.tmp``. In an
+    object store it leaves the parts of an incomplete upload: listings do not show them, and they take space until a
+    lifecycle rule of the bucket aborts such uploads (S3: ``AbortIncompleteMultipartUpload``, after a day or more).
     """
     check_output(uri)
     with storage_errors(uri, "write"):
@@ -153,28 +146,6 @@ def atomic_output(uri: str, storage_options: StorageOptions = None) -> Iterator[
             # the first exception is the cause; this one only reports a file that may be left over
             logger.warning("%s", error)
         raise
-
-
-def clear_leftovers(uri: str, storage_options: StorageOptions = None) -> None:
-    """Remove temporary files that killed writers of ``uri`` have left.
-
-    It does nothing where files have no temporary names: on local disks of Linux and in object stores. On other
-    filesystems the folder is listed, and files of live writers are removed too; such a writer fails when it commits.
-    """
-    with storage_errors(uri, "write"):  # the caller writes next, which cannot succeed if this fails
-        if is_local(uri):
-            target = local_path(uri)
-            if not has_unnamed_files(target.parent):
-                clear_temporaries(target)
-            return
-        fs, path = filesystem(uri, storage_options)
-        if _is_object_store(fs):
-            return
-        folder, _, name = path.rpartition("/")
-        fs.invalidate_cache(folder)
-        for found in fs.ls(folder, detail=False) if fs.isdir(folder) else ():
-            if is_temporary_of(name, found.rpartition("/")[2]):
-                fs.rm_file(found)
 
 
 def _open_target(uri: str, storage_options: StorageOptions) -> "_Target":

@@ -1,14 +1,12 @@
 """Temporary files that become local files, and the names of those that have one.
 
 Linux keeps a file without a name (``O_TMPFILE``) for as long as its writer has it open, and removes it however the
-writer ends. Where a filesystem has no such files (macOS, NFS, FUSE), a killed writer leaves a file with a random name,
-and :func:`clear_temporaries` lists the folder and removes it. A live writer of the same file then fails when it renames
-its own, and no file appears.
+writer ends. Where a filesystem has no such files (macOS, NFS, FUSE), a killed writer leaves a hidden file with a random
+name.
 """
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import time
@@ -25,8 +23,6 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 _BUFFER_BYTES: Final = 256 * 2**10
 # a kernel or filesystem without unnamed files takes the flag for an attempt to write to the folder
 _NO_UNNAMED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL})
-# most systems allow 255 bytes; the other parts of a temporary name take up to 38
-_NAME_BYTES: Final = 210
 
 
 class TemporaryFile:
@@ -109,39 +105,15 @@ class TemporaryFile:
             os.close(descriptor)
 
 
-def has_unnamed_files(folder: Path) -> bool:
-    """Return whether files in ``folder`` need no name while they are written; True for a missing folder."""
-    try:
-        descriptor = _open_unnamed(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    if descriptor is not None:
-        os.close(descriptor)
-    return descriptor is not None
-
-
 def random_name(name: str) -> str:
     """Return a unique name for a temporary file of ``name``, with an extension that no search for shards finds."""
-    return f".{_cut(name)}.{uuid.uuid4().hex}.tmp"
+    # the rest of a long name is left out: most systems allow 255 bytes, and a character has up to four
+    return f".{name[:50]}.{uuid.uuid4().hex}.tmp"
 
 
-def is_temporary_of(name: str, found: str) -> bool:
-    """Return whether ``found`` is the name of a temporary file of ``name``."""
-    return target_name(found) == _cut(name)
-
-
-def target_name(found: str) -> str | None:
-    """Return the name of the file that ``found`` is temporary for, shortened if it is long; None for other files."""
-    match = re.fullmatch(r"\.(.+)\.[0-9a-f]{32}\.tmp", found)
-    return match[1] if match else None
-
-
-def clear_temporaries(target: Path) -> None:
-    """Remove the temporary files of ``target``, which are found by listing the folder."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for found in target.parent.iterdir():
-            if is_temporary_of(target.name, found.name):
-                found.unlink(missing_ok=True)
+def is_temporary(name: str) -> bool:
+    """Return whether ``name`` is one of :func:`random_name`."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{32}\.tmp", name) is not None
 
 
 def _open_unnamed(folder: Path) -> int | None:
@@ -155,11 +127,3 @@ def _open_unnamed(folder: Path) -> int | None:
         if error.errno in _NO_UNNAMED:
             return None
         raise
-
-
-def _cut(name: str) -> str:
-    """Return ``name``, shortened to its beginning and a hash if it is too long for a temporary name."""
-    encoded = name.encode()
-    if len(encoded) <= _NAME_BYTES:
-        return name
-    return f"{encoded[: _NAME_BYTES - 17].decode(errors='ignore')}~{hashlib.sha256(encoded).hexdigest()[:16]}"

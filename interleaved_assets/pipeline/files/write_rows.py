@@ -11,7 +11,7 @@ import pyarrow as pa
 from interleaved_assets.io.formats.shard import read_file, write_shard
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.policy import apply_error_policy
-from interleaved_assets.io.storage import check_output, clear_leftovers, exists, is_local, local_path
+from interleaved_assets.io.storage import check_output, exists, is_local, local_path
 from interleaved_assets.io.storage.filesystem import is_chain
 from interleaved_assets.io.storage.options import SAME_STORAGE
 from interleaved_assets.model.errors import OptionError, StorageError
@@ -47,8 +47,6 @@ def write_rows(
         stopped: asked before each part of the input; then :class:`Stopped` is raised.
         check_input: called once all of the input was read, before an output appears; what it raises discards them.
     """
-    for uri in (target, ledger_uri):
-        clear_leftovers(uri, settings.storage.options_for(uri))
 
     def keep(table: pa.Table) -> tuple[pa.Table, pa.Table]:
         if stopped():

@@ -15,7 +15,7 @@ from interleaved_assets.io.storage import (
     read_small,
     remove_file,
 )
-from interleaved_assets.io.storage.temporary import is_temporary_of, target_name
+from interleaved_assets.io.storage.temporary import is_temporary
 from interleaved_assets.model.errors import OptionError
 
 CARD_FILE: Final = "README.md"
@@ -31,7 +31,8 @@ def begin_folder(folder: str, card: bytes, own: Collection[str], options: Storag
     """
     place = join(folder, CARD_FILE)
     found = sorted(files_below(folder, options))
-    unfinished = [one for one in found if _is_unfinished(one, own)]
+    # temporary files of a killed writer
+    unfinished = [one for one in found if is_temporary(one.rpartition("/")[2])]
     left = [one for one in found if one not in unfinished]
     if is_copy:
         if others := [one for one in left if one not in own]:
@@ -58,12 +59,3 @@ def _of_other_content(folder: str) -> OptionError:
         f"origin. Choose an empty folder. If it is a release that no other process is making, delete {folder} and "
         "repeat this command."
     )
-
-
-def _is_unfinished(name: str, own: Collection[str]) -> bool:
-    """Return whether ``name`` is a temporary file of one of ``own``, which a killed writer has left."""
-    place, _, found = name.rpartition("/")
-    if target_name(found) is None:
-        return False
-    ends = (one.rpartition("/")[2] for one in own if one.rpartition("/")[0] == place)
-    return any(is_temporary_of(final, found) for final in ends)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 
-from interleaved_assets.io.storage import clear_leftovers, read_stamp, remove_file
+from interleaved_assets.io.storage import read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
 from interleaved_assets.pipeline.run.record import (
@@ -116,8 +116,6 @@ class Attempt:
                 )
             if present != upstream:
                 self._renew(name, upstream, present)
-        for uri in (*shard.paths.outputs(self.stage.name, self.stage.output.others).values(), self.record_uri):
-            clear_leftovers(uri, options)
 
     def finish(self, work: Work) -> StageOutcome:
         """Write the record of ``work``, or adopt the record of a run that did the same work and replaced the outputs.

@@ -7,7 +7,7 @@ still reported as vanished, and can be forgotten again. Its final tars are the f
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from interleaved_assets.export.names import is_image_file
-from interleaved_assets.io.storage import file_info, files_in, join, remove_file
+from interleaved_assets.io.storage import file_info, files_below, join, remove_file
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
@@ -79,8 +79,8 @@ def _stored_files(paths: ShardPaths) -> dict[str, int]:
             found[uri] = info["size"]
         if uri == paths.record(IMAGE_EXPORT):
             # the number of tars is not known, and an export that was ended may have left some
-            names = files_in(paths.images(), paths.options)
-            found |= {join(paths.images(), name): size for name, size in names.items() if is_image_file(name)}
+            infos = files_below(paths.images(), paths.options)
+            found |= {join(paths.images(), name): info["size"] for name, info in infos.items() if is_image_file(name)}
     return found
 
 

@@ -14,7 +14,7 @@ from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
 from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.io.rows.batches import prefetch
-from interleaved_assets.io.storage import remove_others
+from interleaved_assets.io.storage import files_below, join, remove_file
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
 from interleaved_assets.pipeline.run.counts import RowCounter, check_losses, column_facts, count_errors
@@ -81,7 +81,9 @@ def export_images(shard: ShardTask) -> Work:
         tars.finish()
     reasons = drop_reasons(dropped)
     files = {file.uri.rpartition("/")[2]: OutputFile.of(file) for chunk in tars.chunks for file in chunk}
-    remove_others(paths.images(), is_image_file, files.keys(), shard.options)
+    for name in files_below(paths.images(), shard.options):
+        if is_image_file(name) and name not in files:
+            remove_file(join(paths.images(), name), shard.options)
     return Work(
         outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file), **files},
         counts_in=seen.counts,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from interleaved_assets.io.rows.batches import sample_starts
-from interleaved_assets.io.storage import clear_leftovers, is_file, remove_file
+from interleaved_assets.io.storage import is_file, remove_file
 from interleaved_assets.io.tar.writer import TarShard, tar_shard
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.run.counts import RowCounter
@@ -126,7 +126,6 @@ class PartTars:
             self._begun[-1].tar.store()
         uri = [*self._places.values()][number]
         options, limits = self._shard.options, self._shard.settings.limits.for_tars()
-        clear_leftovers(uri, options)
         commits = ExitStack()
         tar = commits.enter_context(tar_shard(uri, storage_options=options, limits=limits))
         self._begun.append(_Part(tar, commits, WrittenSamples(), RowCounter()))

@@ -1,6 +1,5 @@
 """The stamp of a commit equals the stamp read from the file, until the file is replaced."""
 
-import os
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +11,6 @@ from xxhash import xxh3_128_hexdigest as xxh3
 
 from interleaved_assets.io.storage import (
     atomic_output,
-    clear_leftovers,
     content_hash,
     list_stamps,
     read_stamp,
@@ -21,7 +19,6 @@ from interleaved_assets.io.storage.stamps import stamp_of
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets_tests.elsewhere import elsewhere
 from interleaved_assets_tests.s3 import S3Server
-from interleaved_assets_tests.system_calls import system_calls
 
 PART = 16 * 2**20
 
@@ -134,28 +131,6 @@ def test_a_stamp_is_of_the_etag_or_the_time_and_of_the_size() -> None:
     assert stamp_of({"type": "file", "size": 1}) == "modified:None-1"
     assert stamp_of({"size": 1, "mtime": 1.5}) == "modified:1.5-1"
     assert stamp_of({"size": 1, "mtime": 1.5, "ETag": '"0f"'}) == "etag:0f-1"
-
-
-def clear_two(folder: Path) -> None:
-    clear_leftovers(str(folder / "a.bin"))
-    clear_leftovers(str(folder / "no folder" / "a.bin"))
-
-
-def test_leftovers_are_searched_for_only_where_files_need_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, listed = tmp_path / "folder", list[str]()
-    folder.mkdir()
-    names = {f".a.bin.{'0f' * 16}.tmp", f".a.bin.{'1f' * 16}.tmp", f".b.bin.{'0f' * 16}.tmp"}
-    for name in names:
-        (folder / name).touch()
-    with system_calls(lambda event, path: listed.append(path) if event == "os.listdir" else None):
-        clear_two(folder)
-    assert listed == []
-    assert {path.name for path in folder.iterdir()} == names
-    monkeypatch.delattr(os, "O_TMPFILE")
-    clear_two(folder)
-    assert [path.name for path in folder.iterdir()] == [f".b.bin.{'0f' * 16}.tmp"]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """When a stage does its work and when it does not, with a stage that only counts its calls."""
 
 import errno
-import os
 import shutil
 import threading
 import time
@@ -385,19 +384,6 @@ def test_a_new_stamp_is_not_written_over_the_record_of_another_run(settings: Set
     record = record_of(settings, "one")
     assert record is not None
     assert record.code_version.startswith("2-")
-
-
-def test_temporary_files_of_a_killed_run_are_removed_where_files_need_a_name(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(os, "O_TMPFILE")
-    left = [tmp_path / "out" / folder / f".a.parquet.{'0f' * 16}.tmp" for folder in ("one", "dropped/one")]
-    others = [left[0].with_name(left[0].name.replace("a", "b", 1)), tmp_path / "out" / "two" / left[0].name]
-    for path in (*left, *others):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    take_through(Copy("one").stage, "a", settings)
-    assert [path.exists() for path in (*left, *others)] == [False, False, True, True]
 
 
 def test_a_record_that_cannot_be_removed_after_a_failure_is_logged_beside_the_error(

@@ -38,7 +38,7 @@ def through_all(settings: Settings, key: str = KEY) -> Record:
 
 
 def image_files(folder: Path, key: str = KEY) -> set[str]:
-    return {path.name for path in (folder / "out/images" / key).iterdir() if path.is_file()}
+    return {path.name for path in (folder / "out/images" / key).glob("[!.]*") if path.is_file()}
 
 
 def tars(record: Record) -> list[str]:
