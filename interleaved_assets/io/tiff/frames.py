@@ -32,7 +32,7 @@ from interleaved_assets.io.tiff.directory import (
 )
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
-_STRIP_OFFSETS, _SAMPLES, _ROWS_PER_STRIP, _STRIP_COUNTS, _PLANAR = 273, 277, 278, 279, 284
+_STRIP_OFFSETS, _SAMPLES, _STRIP_COUNTS, _PLANAR = 273, 277, 279, 284
 _FREE_OFFSETS, _FREE_COUNTS = 288, 289
 _TILE_OFFSETS, _TILE_COUNTS, _SUB_IFDS = 324, 325, 330
 _EXIF, _GPS, _INTEROP = 34665, 34853, 40965
@@ -109,8 +109,8 @@ def frame_pieces(tiff: BlockReader, frame: TiffFrame) -> list[Content]:
     If the file has only one frame, the result is the whole file.
 
     Raises:
-        ValueError: the frame is damaged, its strips or tiles exceed the file, or it is old-style JPEG (compression 6),
-            whose tables are outside the strips.
+        ValueError: the frame is damaged, its strips or tiles exceed the file or are shorter than its pixels, or it is
+            old-style JPEG (compression 6), whose tables are outside the strips.
         StorageError: as for :func:`tiff_frames`.
     """
     if frame.error is not None:
@@ -127,37 +127,23 @@ def _frame(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, *,
     if problem is None:
         try:
             width, height = (read_number(tiff, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
-            size = _frame_bytes(tiff, order, is_big, found, width, height, has_sum=has_sum)
+            size = _frame_bytes(tiff, order, is_big, found, has_sum=has_sum)
             return TiffFrame(width, height, order, is_big, False, found.entries, size)
         except ValueError as error:
             problem = str(error)
     return TiffFrame(0, 0, order, is_big, False, {}, 0, problem)
 
 
-def _frame_bytes(
-    tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, width: int, height: int, *, has_sum: bool
-) -> int:
+def _frame_bytes(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, *, has_sum: bool) -> int:
     size = found.value_bytes
     # without a sum of lengths, strips are within the file; if they overlap, extracting the frame fails
     pixels = tiff.size
     for tag in found.entries:
         if tag in _COUNTS and has_sum:
-            stated = sum(read_values(tiff, order, found.entries, tag))
-            pixels = max(stated, _raw_bytes(tiff, order, found.entries, width, height))
+            pixels = sum(read_values(tiff, order, found.entries, tag))
         elif tag in _DIRECTORIES:
             size += _nested_bytes(tiff, found.entries, tag, order, is_big)
     return size + min(pixels, tiff.size)
-
-
-def _raw_bytes(tiff: BlockReader, order: str, entries: TiffEntries, width: int, height: int) -> int:
-    """Return the most bytes that :func:`_at_least_pixels` makes of all strips; 0 if the pixels are compressed."""
-    try:
-        if read_number(tiff, order, entries, _COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED:
-            return 0
-        bits, samples = (read_number(tiff, order, entries, tag, 1) for tag in (_BITS, _SAMPLES))
-    except ValueError:
-        return 0
-    return -(-width * bits // 8) * samples * height
 
 
 def _nested_directory(tiff: BlockReader, entries: TiffEntries, tag: int, order: str, is_big: bool) -> TiffDirectory:
@@ -182,75 +168,39 @@ def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[Sequence[int], Seque
     tag, counts_tag = _segment_tags(frame)
     if tag not in frame.entries:
         raise ValueError("the TIFF frame has neither strips nor tiles")
-    offsets = read_values(tiff, frame.order, frame.entries, tag)
-    counts: Sequence[int]
-    if counts_tag in frame.entries:
-        counts = read_values(tiff, frame.order, frame.entries, counts_tag)
-    else:
-        counts = _uncompressed_counts(tiff, frame, len(offsets))
+    if counts_tag not in frame.entries:
+        raise ValueError("the TIFF frame does not say how long its strips or tiles are")
+    offsets, counts = (read_values(tiff, frame.order, frame.entries, which) for which in (tag, counts_tag))
     if len(offsets) != len(counts):
         raise ValueError(f"the TIFF frame has {len(offsets)} strips or tiles, but {len(counts)} lengths")
-    size = tiff.size
+    size, stated = tiff.size, sum(counts)
     if max(map(add, offsets, counts), default=0) > size:
         raise ValueError(f"a strip or tile of the TIFF frame reaches beyond the end at {size}")
-    counts = _at_least_pixels(tiff, frame, offsets, counts)
-    if sum(counts) > size:
+    if stated > size:
         raise ValueError("strips or tiles of the TIFF frame overlap")
+    # a strip at offset 0 was never written
+    if 0 not in offsets and stated < (needed := _raw_bytes(tiff, frame)):
+        raise ValueError(f"the strips of the TIFF frame state {stated} bytes, and its pixels take {needed}")
     return offsets, counts
 
 
-def _at_least_pixels(
-    tiff: BlockReader, frame: TiffFrame, offsets: Sequence[int], counts: Sequence[int]
-) -> Sequence[int]:
-    """Return ``counts``, raised to the size of the pixels for raw strips that state a shorter length, such as 0.
+def _raw_bytes(tiff: BlockReader, frame: TiffFrame) -> int:
+    """Return the bytes of the pixels if they are stored as they are; 0 if they are compressed or subsampled."""
 
-    libtiff, Pillow and tifffile read them in full; without this they would be cut off. A strip at offset 0 was never
-    written, and keeps its length.
-    """
-    try:
-        needed = _uncompressed_counts(tiff, frame, len(offsets))
-    except ValueError:
-        return counts  # compressed, or tiles
-    if list(counts) == needed:
-        return counts  # as in most files
-    return [
-        need if count < need and 0 < offset <= tiff.size - need else count
-        for offset, count, need in zip(offsets, counts, needed, strict=True)
-    ]
+    def number(tag: int, default: int) -> int:
+        return read_number(tiff, frame.order, frame.entries, tag, default)
+
+    if number(_COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED or number(_PHOTOMETRIC, 0) == _YCBCR:
+        return 0
+    samples, planes = number(_SAMPLES, 1), 1
+    if number(_PLANAR, 1) == 2:
+        samples, planes = 1, samples
+    return -(-frame.width * number(_BITS, 1) * samples // 8) * planes * frame.height
 
 
 def _segment_tags(frame: TiffFrame) -> tuple[int, int]:
     """Return the tags of the offsets and the lengths of the strips or tiles."""
     return (_TILE_OFFSETS, _TILE_COUNTS) if _TILE_OFFSETS in frame.entries else (_STRIP_OFFSETS, _STRIP_COUNTS)
-
-
-def _uncompressed_counts(tiff: BlockReader, frame: TiffFrame, strips: int) -> list[int]:
-    """Return the lengths of the strips of an uncompressed frame without the tag for lengths."""
-
-    def number(tag: int, default: int) -> int:
-        return read_number(tiff, frame.order, frame.entries, tag, default)
-
-    if (
-        _TILE_OFFSETS in frame.entries
-        or number(_COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED
-        or number(_PHOTOMETRIC, 0) == _YCBCR
-    ):
-        raise ValueError("the TIFF frame does not say how long its strips or tiles are")
-    bits, samples = number(_BITS, 1), number(_SAMPLES, 1)
-    rows = max(1, min(number(_ROWS_PER_STRIP, frame.height), frame.height))
-    is_planar = number(_PLANAR, 1) == 2
-    row_bytes = (frame.width * bits * (1 if is_planar else samples) + 7) // 8
-    per_plane = -(-frame.height // rows)
-    if frame.height * row_bytes > tiff.size:
-        raise ValueError(
-            f"the TIFF frame of {frame.width} × {frame.height} pixels reaches beyond the end at {tiff.size}"
-        )
-    if strips != per_plane * (samples if is_planar else 1):
-        raise ValueError(f"the TIFF frame has {strips} strips, which does not fit its size")
-    if not strips:
-        return []  # without samples there are no strips, but up to 2**63 rows
-    last = frame.height - (per_plane - 1) * rows
-    return [*[rows * row_bytes] * (per_plane - 1), last * row_bytes] * (strips // per_plane)
 
 
 def _fields(tiff: BlockReader, entries: TiffEntries, order: str, is_big: bool, depth: int = 0) -> list[_Field]:
