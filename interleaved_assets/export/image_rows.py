@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from interleaved_assets.io.rows.batches import parts_within
 from interleaved_assets.io.rows.value_bytes import value_bytes
 from interleaved_assets.io.tar.layout import EMPTY_LISTS, LIST_LENGTH, NULL_FIELDS, UNREFERENCED_MEMBERS
-from interleaved_assets.model.casting import take
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
@@ -87,7 +86,7 @@ class DocumentFields:
     def part(self, part: slice) -> pa.Table:
         """Return the fields of some of the images."""
         columns = [
-            take(column, pa.array(places[part], mask=places[part] < 0))
+            column.take(pa.array(places[part], mask=places[part] < 0))
             for column, places in zip(self._rows.columns, self._places, strict=True)
         ]
         return pa.Table.from_arrays(columns, schema=self.schema)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.model.casting import concat_unified, with_columns
+from interleaved_assets.model.casting import concat_unified, plain_type, with_columns
 from interleaved_assets.model.columns import METADATA_POSITION, REQUIRED_COLUMNS, RESERVED_COLUMNS, ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
@@ -32,12 +32,20 @@ class InterleavedBatch:
     """Rows of whole samples, as an Arrow table or a DataFrame.
 
     Attributes:
-        data: the rows; reserved columns as in ``INTERLEAVED_SCHEMA``, any other column is passthrough.
+        data: the rows; reserved columns as in ``INTERLEAVED_SCHEMA``, any other column is passthrough. Columns of an
+            Arrow table that are dictionaries, runs or views become plain.
         source_files: the files these rows were read from, also after a split by ``max_batch_bytes``.
     """
 
     data: "pa.Table | pd.DataFrame" = field(default_factory=INTERLEAVED_SCHEMA.empty_table)
     source_files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Give columns that are dictionaries, runs or views plain types."""
+        if isinstance(self.data, pa.Table) and any(plain_type(dtype) != dtype for dtype in self.data.schema.types):
+            pairs = zip(self.data.schema, reconcile_schema(self.data.schema), strict=True)
+            fields = [own if plain_type(own.type) == own.type else plain for own, plain in pairs]
+            object.__setattr__(self, "data", with_columns(self.data, pa.schema(fields, self.data.schema.metadata)))
 
     build_source_ref = staticmethod(build_source_ref)
     parse_source_ref = staticmethod(parse_source_ref)

@@ -1,16 +1,22 @@
-"""Casts of columns, also nested ones, and selection of rows from columns of any type.
+"""Casts of columns, also nested ones, and the plain types that columns get in this package.
 
 Arrow's cast makes arrays of invalid length when a ``list<null>`` keeps its type: inside a struct whose other field
 changes, or cast to itself (pyarrow 26). Columns inferred from JSON have such types, so casts to a type that contains a
 null type are done level by level here. Casts of list views are done here too, because Arrow makes lists of them that
 lack an offset. All other casts are Arrow's.
+
+Dictionaries, runs and views are ways to store values. Arrow lacks kernels to take or filter most of them (pyarrow 26),
+so columns of them become plain where a table enters the package.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+_PLAIN_TYPES: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
@@ -22,11 +28,11 @@ def cast_column(column: pa.ChunkedArray, dtype: pa.DataType) -> pa.ChunkedArray:
     """
     if column.type == dtype:
         return column
-    if pa.types.is_dictionary(column.type) and not has_kernels(column.type.value_type):
+    if pa.types.is_dictionary(column.type) and column.type.value_type in _PLAIN_TYPES:
         # Arrow cannot decode dictionaries of views, which polars makes of categories
-        plain = _without_views(column.type.value_type)
+        plain = _PLAIN_TYPES[column.type.value_type]
         column = pa.chunked_array([chunk.dictionary.cast(plain).take(chunk.indices) for chunk in column.chunks], plain)
-    if not any_type(dtype, pa.types.is_null) and not any_type(column.type, _is_list_view):
+    if not any_type(dtype, pa.types.is_null) and not any_type(column.type, _is_view_or_runs):
         found = column.cast(dtype)
         if pa.types.is_temporal(column.type) and (pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
             _refuse_without_text(found)
@@ -52,34 +58,14 @@ def _as_lists(array: pa.Array) -> pa.Array:
     return kind.from_arrays(offsets, array.flatten(), type=lists(dtype.value_field), mask=pa.array(~is_valid))
 
 
-def take(array: pa.Array | pa.ChunkedArray, indices: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """Return ``array.take(indices)`` for every type; a null index gives a null."""
-    dtype = array.type
-    if pa.types.is_run_end_encoded(dtype):
-        return pc.run_end_encode(pc.run_end_decode(array).take(indices), dtype.run_end_type)
-    # Arrow has no kernels to take or filter views (pyarrow 26), which polars writes
-    plain = _without_views(dtype)
-    return array.take(indices) if plain == dtype else array.cast(plain).take(indices).cast(dtype)
-
-
-def take_rows(table: pa.Table, indices: pa.Array) -> pa.Table:
-    """Return ``table.take(indices)`` for columns of every type; ``indices`` has no nulls."""
-    return pa.Table.from_arrays([take(column, indices) for column in table.columns], schema=table.schema)
-
-
 def empty_table(schema: pa.Schema) -> pa.Table:
     """Return a table without rows. Arrow's ``empty_table()`` refuses extension types in structs, lists and maps."""
     return pa.Table.from_arrays([pa.nulls(0, dtype) for dtype in schema.types], schema=schema)
 
 
-def has_kernels(dtype: pa.DataType) -> bool:
-    """Return whether Arrow can filter values of ``dtype``."""
-    return not pa.types.is_run_end_encoded(dtype) and _without_views(dtype) == dtype
-
-
 def any_type(dtype: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
     """Return whether ``matches`` is true of ``dtype`` or of a type at any depth in it."""
-    return matches(dtype) or any(any_type(dtype.field(index).type, matches) for index in range(dtype.num_fields))
+    return matches(dtype) or any(any_type(inner, matches) for inner in _inner_types(dtype))
 
 
 def concat_unified(tables: Sequence[pa.Table]) -> pa.Table:
@@ -135,24 +121,42 @@ def mapped_field(field: pa.Field, rule: Callable[[pa.DataType], pa.DataType]) ->
     return field.with_type(mapped_type(field.type, rule))
 
 
-def _without_views(dtype: pa.DataType) -> pa.DataType:
+def plain_type(dtype: pa.DataType) -> pa.DataType:
+    """Return ``dtype`` without dictionaries, runs and views at any depth, also views of lists; extension types stay."""
     return mapped_type(dtype, _plain)
 
 
 def _plain(dtype: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(dtype):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(dtype) else dtype
+    if pa.types.is_dictionary(dtype) or pa.types.is_run_end_encoded(dtype):
+        return plain_type(dtype.value_type)
+    if pa.types.is_list_view(dtype):
+        return pa.list_(mapped_field(dtype.value_field, _plain))
+    if pa.types.is_large_list_view(dtype):
+        return pa.large_list(mapped_field(dtype.value_field, _plain))
+    return _PLAIN_TYPES.get(dtype, dtype)
 
 
-def _is_list_view(dtype: pa.DataType) -> bool:
-    return pa.types.is_list_view(dtype) or pa.types.is_large_list_view(dtype)
+def may_share(dtype: pa.DataType) -> bool:
+    """Return whether values of ``dtype`` may have bytes in common, so that they take more than is stored of them."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        return may_share(dtype.storage_type)
+    return pa.types.is_union(dtype) or plain_type(dtype) != dtype or any(map(may_share, _inner_types(dtype)))
+
+
+def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
+    return [dtype.field(index).type for index in range(dtype.num_fields)]
+
+
+def _is_view_or_runs(dtype: pa.DataType) -> bool:
+    return pa.types.is_list_view(dtype) or pa.types.is_large_list_view(dtype) or pa.types.is_run_end_encoded(dtype)
 
 
 def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if array.type == dtype:
         return array
-    if _is_list_view(array.type):
+    if pa.types.is_run_end_encoded(array.type):
+        return _cast(pc.run_end_decode(array), dtype)
+    if _is_view_or_runs(array.type):
         return _cast(_as_lists(array), dtype)
     if array.type.id != dtype.id:
         return array.cast(dtype)

@@ -5,8 +5,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.model.casting import has_kernels, take_rows
-
 # For shorter runs of kept rows, copying the bytes is cheaper than keeping a slice.
 _WORTH_A_SLICE_BYTES: Final = 16 * 2**10
 
@@ -17,20 +15,14 @@ def filter_rows(table: pa.Table, keep: pa.BooleanArray | pa.ChunkedArray) -> pa.
     if mask.all():
         return table
     if "binary_content" not in table.column_names:
-        return _filtered(table, mask)
+        return table.filter(pa.array(mask))
     column = table["binary_content"]
     # False at both ends, so that every run has a start and an end
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
     if column.nbytes < _WORTH_A_SLICE_BYTES * (len(edges) // 2):
-        return _filtered(table, mask)
+        return table.filter(pa.array(mask))
     index = table.column_names.index("binary_content")
     field = table.schema.field(index)
     runs = [chunk for start, end in edges.reshape(-1, 2) for chunk in column.slice(start, end - start).chunks]
-    kept = _filtered(table.remove_column(index), mask)
+    kept = table.remove_column(index).filter(pa.array(mask))
     return kept.add_column(index, field, pa.chunked_array(runs, field.type))
-
-
-def _filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:
-    if all(has_kernels(dtype) for dtype in table.schema.types):
-        return table.filter(pa.array(mask))
-    return take_rows(table, pa.array(np.flatnonzero(mask)))

@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.model.casting import with_columns
+from interleaved_assets.model.casting import plain_type, with_columns
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import ShardError
 
@@ -19,7 +19,7 @@ INTERLEAVED_SCHEMA: Final = pa.schema(
 def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
     """Return ``inferred`` in its order with canonical types for reserved columns; passthrough columns keep their types.
 
-    Dictionary encoding of passthrough columns is removed, since it is only a way to store a column. A reserved
+    Dictionaries, runs and views in passthrough columns are removed, since they are ways to store values. A reserved
     ``large_string`` column keeps that type.
     """
     fields = []
@@ -29,10 +29,8 @@ def reconcile_schema(inferred: pa.Schema) -> pa.Schema:
             # a large column stays large: 32-bit offsets overflow at 2 GiB
             is_large = canonical.type == pa.string() and field.type == pa.large_string()
             fields.append(canonical.with_type(field.type) if is_large else canonical)
-        elif pa.types.is_dictionary(field.type):
-            fields.append(field.with_type(field.type.value_type))
         else:
-            fields.append(field)
+            fields.append(field.with_type(plain_type(field.type)))
     return pa.schema(fields, metadata=inferred.metadata)
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.model.casting import take_rows
 from interleaved_assets.model.columns import BINARY_SIZE, ROW_KEY
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
@@ -214,7 +213,7 @@ def _differs(before: pa.ChunkedArray, after: pa.ChunkedArray) -> NDArray[np.bool
 
 
 def _taken(rows: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
-    return rows if len(numbers) == rows.num_rows else take_rows(rows, pa.array(numbers, pa.int64()))
+    return rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers, pa.int64()))
 
 
 def _with_texts(rows: pa.Table, texts: pa.ChunkedArray) -> pa.Table:

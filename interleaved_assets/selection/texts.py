@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.model.casting import take_rows
 from interleaved_assets.model.columns import IMAGE_KEY, METADATA_POSITION
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.fields import field_values
@@ -94,7 +93,7 @@ def with_fields(documents: pa.Table, rows: pa.Table, fields: Sequence[str]) -> p
     """
     if not fields:
         return documents
-    described = take_rows(rows, np.flatnonzero(pc.equal(rows["modality"], "metadata").to_numpy()))
+    described = rows.take(np.flatnonzero(pc.equal(rows["modality"], "metadata").to_numpy()))
     keys = documents.select(list(IMAGE_KEY))
     matched = match_scores(keys, described.select(list(IMAGE_KEY)), name="rows of documents")
     at = pa.array(matched, mask=matched < 0)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaved_assets.model.casting import cast_column, concat_unified, take, take_rows, with_columns
+from interleaved_assets.model.casting import cast_column, concat_unified, may_share, plain_type, with_columns
 
 NULLS = pa.list_(pa.null())
 THREE = [[None, None, None], None, [], [None]]
@@ -132,28 +132,43 @@ def test_a_list_view_in_another_order_than_its_values() -> None:
     assert cast(views, pa.list_(pa.int64())).to_pylist() == [[9], [7, 8], [7]]
 
 
-WITHOUT_KERNELS = {
-    "strings": pa.array(["a", None, "c" * 40], pa.string_view()),
-    "bytes": pa.array([b"a", None, b"c" * 40], pa.binary_view()),
-    "struct": pa.array([{"q": "a"}, None, {"q": None}], pa.struct([("q", pa.string_view())])),
-    "list": pa.array([["a"], None, []], pa.list_(pa.string_view())),
-    "map": pa.array([[("a", "b")], None, []], pa.map_(pa.string(), pa.string_view())),
-    "pairs": pa.array([["a", None], None, ["b", "c"]], pa.list_(pa.string_view(), 2)),
-    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None])),
+STORED_OTHERWISE = {
+    "strings": (pa.array(["a", None, "c" * 40], pa.string_view()), pa.string()),
+    "bytes": (pa.array([b"a", None, b"c" * 40], pa.binary_view()), pa.binary()),
+    "struct": (
+        pa.array([{"q": "a"}, None, {"q": None}], pa.struct([("q", pa.string_view())])),
+        pa.struct([("q", pa.string())]),
+    ),
+    "list": (pa.array([["a"], None, []], pa.list_(pa.string_view())), pa.list_(pa.string())),
+    "map": (
+        pa.array([[("a", "b")], None, []], pa.map_(pa.string(), pa.string_view())),
+        pa.map_(pa.string(), pa.string()),
+    ),
+    "pairs": (pa.array([["a", None], None, ["b", "c"]], pa.list_(pa.string_view(), 2)), pa.list_(pa.string(), 2)),
+    "runs": (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None])), pa.string()),
+    "list view": (pa.array([["a"], None, []], pa.list_view(pa.string_view())), pa.list_(pa.string())),
+    "dictionary": (pa.array(["a", None, "a"]).dictionary_encode(), pa.string()),
 }
 
 
-@pytest.mark.parametrize("name", WITHOUT_KERNELS)
-def test_rows_are_taken_from_types_for_which_arrow_has_no_kernel(name: str) -> None:
-    array = WITHOUT_KERNELS[name]
-    values = array.to_pylist()
-    found = take(array, pa.array([2, None, 0]))
+@pytest.mark.parametrize("name", STORED_OTHERWISE)
+def test_other_ways_to_store_values_become_plain(name: str) -> None:
+    array, plain = STORED_OTHERWISE[name]
+    assert plain_type(array.type) == plain
+    assert plain_type(plain) == plain
+    assert (may_share(array.type), may_share(plain)) == (True, False)
+    found = cast(array, plain)
     found.validate(full=True)
-    assert (found.type, found.to_pylist()) == (array.type, [values[2], None, values[0]])
-    table = pa.table({"x": pa.chunked_array([array.slice(0, 1), array.slice(1)]), "y": [1, 2, 3]})
-    rows = take_rows(table, pa.array([1, 0]))
-    assert rows.schema == table.schema
-    assert rows.to_pydict() == {"x": [values[1], values[0]], "y": [2, 1]}
+    assert (found.type, found.to_pylist()) == (plain, array.to_pylist())
+    assert cast(array.slice(1), plain).to_pylist() == array.to_pylist()[1:]
+
+
+def test_values_may_share_bytes_in_extension_types_too() -> None:
+    assert not may_share(pa.json_(pa.string()))
+    assert may_share(pa.json_(pa.string_view()))
+    assert may_share(pa.list_(pa.json_(pa.string_view())))
+    assert may_share(pa.struct([("x", pa.opaque(pa.dictionary(pa.int8(), pa.string()), "a", "b"))]))
+    assert may_share(pa.dense_union([pa.field("x", pa.string())]))
 
 
 def test_a_dictionary_of_views_is_decoded() -> None:

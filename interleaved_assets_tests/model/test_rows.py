@@ -37,17 +37,6 @@ def test_filter_rows_equals_arrow_filter(mask: list[bool], size: int, chunks: in
     assert filter_rows(table, keep) == table.filter(keep)
 
 
-def test_filter_rows_works_on_views_and_runs() -> None:
-    table = images("abc", 100_000)
-    table = table.append_column("view", pa.array(["x", None, "y"], pa.string_view()))
-    table = table.append_column("runs", pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int32()), ["x", "y"]))
-    keep = pa.array([False, True, True])
-    for rows in (table, table.drop_columns(["binary_content"])):
-        kept = filter_rows(rows, keep)
-        assert kept.schema == rows.schema
-        assert kept.to_pylist() == rows.to_pylist()[1:]
-
-
 def test_filter_rows_works_without_image_column() -> None:
     table = pa.table({"sample_id": ["a", "b"]})
     assert filter_rows(table, pa.array([False, True])).to_pydict() == {"sample_id": ["b"]}

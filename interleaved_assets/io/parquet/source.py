@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 from interleaved_assets.io.parquet.decode import decoded_steps, encoded_columns
 from interleaved_assets.io.parquet.footer import RowGroup, parse_row_groups
 from interleaved_assets.io.parquet.seal import checked_footer
-from interleaved_assets.io.parquet.types import decoded_type
 from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
 from interleaved_assets.io.storage.local import LocalFile
-from interleaved_assets.model.casting import empty_table
+from interleaved_assets.model.casting import empty_table, plain_type
 from interleaved_assets.model.errors import ShardError
 
 # A remote row group above this size is not fetched whole, but streamed in windows of each column.
@@ -75,7 +74,7 @@ class ParquetSource:
         return pa.concat_tables([empty_table(schema), *self.rows(columns, _UNLIMITED, groups)])
 
     def _decoded_schema(self, columns: Collection[str]) -> pa.Schema:
-        fields = [field.with_type(decoded_type(field.type)) for field in self.schema if field.name in columns]
+        fields = [field.with_type(plain_type(field.type)) for field in self.schema if field.name in columns]
         return pa.schema(fields, self.schema.metadata)
 
 

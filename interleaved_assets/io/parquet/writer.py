@@ -17,7 +17,7 @@ from interleaved_assets.io.rows.reader import align_shard
 from interleaved_assets.io.rows.writer import ShardWriter
 from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
 from interleaved_assets.model.batch import key_problems
-from interleaved_assets.model.casting import any_type, empty_table, with_columns
+from interleaved_assets.model.casting import any_type, empty_table, plain_type, with_columns
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 
@@ -112,7 +112,8 @@ def parquet_shard(
 
     Args:
         uri: path or URL of the file.
-        schema: schema of every table; columns of types that Parquet lacks are refused.
+        schema: schema of every table; columns of types that Parquet lacks are refused, and dictionaries, runs and views
+            become plain.
         storage_options: fsspec options.
         row_group_bytes: a row group ends before the sample that would exceed this.
         compression: codec of all columns except ``binary_content``, which is not compressed; one of :data:`CODECS`.
@@ -127,6 +128,7 @@ def parquet_shard(
         raise OptionError(
             f"cannot write {uri} as Parquet: values of column {empty.name!r}, {empty.type}, have no bytes"
         )
+    schema = pa.schema([field.with_type(plain_type(field.type)) for field in schema], schema.metadata)
     with atomic_output(uri, storage_options) as output:
         sink = SealedOutput(output)
         try:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from interleaved_assets.io.rows.value_bytes import has_byte_length
 from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.io.storage.ranges import Content, FileRange
-from interleaved_assets.model.casting import concat_unified, take_rows
+from interleaved_assets.model.casting import concat_unified
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ def gathered(table: pa.Table) -> pa.Table:
     if are_adjacent(table["sample_id"]):
         return table
     codes = table["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    return take_rows(table, pa.array(np.argsort(codes, kind="stable")))
+    return table.take(pa.array(np.argsort(codes, kind="stable")))
 
 
 def parts_within(sizes: np.ndarray, limit: int) -> Iterator[slice]:

@@ -21,16 +21,14 @@ def value_bytes(array: Any) -> np.ndarray | float:
     """Return roughly the bytes of each value of an Arrow array, float64, as if no two values shared any.
 
     Offsets and validity do not count. The result is one number if all values have the same size, since an array may
-    have any number of nulls and runs. Dictionaries, views, list views, unions and runs may repeat one value any number
-    of times, and lists of them may multiply this, so that a sum may be beyond all integers.
+    have any number of nulls. Dictionaries, views, list views and unions may repeat one value any number of times, and
+    lists of them may multiply this, so that a sum may be beyond all integers.
     """
     types, dtype = pa.types, array.type
     if isinstance(array, pa.ExtensionArray):
         return value_bytes(array.storage)
     if types.is_dictionary(dtype):
         return _picked(value_bytes(array.dictionary), array)
-    if types.is_run_end_encoded(dtype):
-        return _largest(value_bytes(array.values))
     if types.is_union(dtype):
         return sum(_largest(value_bytes(array.field(number))) for number in range(dtype.num_fields))
     if types.is_struct(dtype):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import Content
-from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes, parsed_bytes, surplus_bytes
+from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes, parsed_bytes
 from interleaved_assets.io.tar.exact import Exact, is_exact, read_exact
 from interleaved_assets.io.tar.layout import (
     EMPTY_LISTS,
@@ -86,8 +86,6 @@ def read_document(data: Content, layout: ShardLayout, key: str, limits: TarLimit
     # locators of texts contain the key, those of frames the container's name
     names = len(key) + len(document.container or "") + len(document.own_id or key)
     document.size = document_bytes(encoded, document.rows, names)
-    if document.exact is not None and document.exact.rows is not None:
-        document.size += surplus_bytes(document.exact.rows, len(encoded))
     if document.size > limits.max_sample_bytes:
         rows = f"{document.rows} rows of about {document.size} bytes"
         return too_large_document(f"{rows}, over max_sample_bytes {limits.max_sample_bytes}")

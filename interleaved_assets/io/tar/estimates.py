@@ -3,10 +3,8 @@
 import re
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io.rows.value_bytes import value_bytes
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 
 MAX_NULL_BYTES: Final = 2**20
@@ -58,18 +56,3 @@ def null_type_bytes(dtype: pa.DataType) -> int:
     if types.is_fixed_size_list(dtype):
         return 1 + int(dtype.list_size) * null_type_bytes(dtype.value_type)
     return 1 + int(dtype.byte_width) if types.is_fixed_size_binary(dtype) else _CELL_BYTES
-
-
-def unshared_bytes(table: pa.Table) -> float:
-    """Return roughly the bytes of the values of ``table`` if no two share any; may be beyond all integers."""
-    total = 0.0
-    for column in table.columns:
-        for chunk in column.chunks:
-            total += float(np.sum(np.broadcast_to(value_bytes(chunk), len(chunk))))
-    return total
-
-
-def surplus_bytes(table: pa.Table, written_bytes: int) -> int:
-    """Return the bytes of the values of ``table`` beyond the ``written_bytes`` of the text that contains it."""
-    # a result beyond any limit must still be an integer
-    return int(min(max(0.0, unshared_bytes(table) - written_bytes), 2.0**62))

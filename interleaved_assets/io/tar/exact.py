@@ -14,7 +14,7 @@ if that would not give a row back exactly, the document has the field ``_interle
     per_text    fields that are lists with one entry per text
     members     of members that no document names: the name in the tar, and the original name
 
-Any Arrow implementation reads the Base64 parts; all types and values survive by construction.
+Any Arrow implementation reads the Base64 parts; all plain types and values survive by construction.
 """
 
 import base64
@@ -29,6 +29,7 @@ import pyarrow as pa
 from interleaved_assets.io.tar.estimates import MAX_NULL_BYTES, null_bytes
 from interleaved_assets.io.tar.json_columns import MAX_FIELDS, struct_fields
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
+from interleaved_assets.model.casting import may_share
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.schema import reconcile_schema
 from interleaved_assets.model.source_ref import is_unicode
@@ -124,12 +125,12 @@ def _read_rows(text: str, absent: list[int]) -> pa.Table:
     try:
         _refuse_compressed(stream)
         with pa.ipc.open_stream(stream) as reader:
+            check_columns(reader.schema)
             rows = reader.read_all()
         # the data are not trusted: no offset may point out of its buffers
         rows.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"_interleaved rows are no Arrow table: {error}") from error
-    check_columns(rows.schema)
     if not rows.num_rows:
         raise ValueError("_interleaved rows are empty")
     for name in ("position", "modality"):
@@ -174,6 +175,10 @@ def _flatbuffers_part(data: memoryview, table: int, number: int) -> int | None:
 
 def check_columns(schema: pa.Schema) -> None:
     """Refuse a schema whose columns cannot become columns of a shard."""
+    if odd := [column for column in schema if may_share(column.type)]:
+        raise ValueError(
+            f"_interleaved has column {odd[0].name!r} of type {odd[0].type}, which this package never writes"
+        )
     if null_bytes(schema) > MAX_NULL_BYTES:
         raise ValueError(f"_interleaved has columns that take more than {MAX_NULL_BYTES} bytes in each row")
     if sum(struct_fields(column.type) for column in schema if column.name != UNREFERENCED_MEMBERS) > MAX_FIELDS:

@@ -15,7 +15,7 @@ from interleaved_assets.io.rows.batches import binary_views
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.documents import read_document
-from interleaved_assets.io.tar.estimates import document_bytes, null_bytes, surplus_bytes
+from interleaved_assets.io.tar.estimates import document_bytes, null_bytes
 from interleaved_assets.io.tar.exact import LISTED, MODALITIES, Exact
 from interleaved_assets.io.tar.layout import (
     EXACT_FIELD,
@@ -29,7 +29,6 @@ from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.plain_cells import LISTS, PlainColumn, PlainSample, place_nulls
 from interleaved_assets.io.tar.samples import observe_document
 from interleaved_assets.io.tar.tar_rows import UNREFERENCED_TYPE
-from interleaved_assets.model.casting import take
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.source_ref import is_unicode
@@ -69,7 +68,7 @@ class TarDocuments:
             self._contents = [views[row] for row in order.tolist()]
             table = table.drop_columns(["binary_content"])
         if (np.diff(order) != 1).any():
-            arrays = [take(column.combine_chunks(), pa.array(order)) for column in table.columns]
+            arrays = [column.combine_chunks().take(pa.array(order)) for column in table.columns]
             table = pa.Table.from_arrays(arrays, schema=table.schema)
         self._table = table
         self._ids: list[str] = self._table["sample_id"].to_pylist()
@@ -139,18 +138,14 @@ class TarDocuments:
             text = _json_bytes(body, replace(exact, schema=self._schema.remove_metadata()))
         self._states_schema = False
         members = [Member(f"{key}.json", text), *members, *extra]
-        surplus = 0 if exact.rows is None else surplus_bytes(exact.rows, len(text))
-        self._check(sample.sample_id, len(rows), members, surplus)
+        self._check(sample.sample_id, len(rows), members)
         return members
 
-    def _check(self, sample_id: str, rows: int, members: list[Member], surplus: int) -> None:
-        """Refuse a sample that the reader would not read back, by the sizes that the reader compares with limits.
-
-        ``surplus`` is the size of its values beyond its JSON, which is smaller because values share bytes.
-        """
+    def _check(self, sample_id: str, rows: int, members: list[Member]) -> None:
+        """Refuse a sample that the reader would not read back, by the sizes that the reader compares with limits."""
         (name, text), limits = members[0], self._limits
         contents = [len(member.content) for member in members[1:]]
-        size = document_bytes(bytes(text), rows, len(name) + len(sample_id)) + rows * self._row_bytes + surplus
+        size = document_bytes(bytes(text), rows, len(name) + len(sample_id)) + rows * self._row_bytes
         size += sum(contents)
         longest = max(len(member.name.encode()) for member in members)
         for what, found, limit, option in (
@@ -277,7 +272,7 @@ class TarDocuments:
         part = {name: self._table[name].slice(rows.start, len(rows)) for name in ("position", "modality", *wanted)}
         columns = {name: part[name].combine_chunks() for name in ("position", "modality")}
         for name, where in wanted.items():
-            columns[name] = take(part[name].combine_chunks(), pa.array(np.arange(len(rows)), mask=~where))
+            columns[name] = part[name].combine_chunks().take(pa.array(np.arange(len(rows)), mask=~where))
         if has_contents:
             columns["binary_content"] = pa.array(contents, pa.large_binary())
         return pa.table(columns)

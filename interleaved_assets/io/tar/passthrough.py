@@ -20,7 +20,6 @@ from interleaved_assets.io.tar.json_columns import (
     struct_fields,
 )
 from interleaved_assets.io.tar.layout import UNREFERENCED_MEMBERS
-from interleaved_assets.model.casting import take
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 
@@ -172,7 +171,7 @@ class ColumnCells:
         if len(rows):
             # combine_chunks copies, even if there is one chunk
             array = cells.chunk(0) if cells.num_chunks == 1 else cells.combine_chunks()
-            valid = array if len(rows) == len(array) else take(array, pa.array(rows))
+            valid = array if len(rows) == len(array) else array.take(pa.array(rows))
             self._exact.append((rows + first_row, valid))
 
     def array(self, rows: int, dtype: pa.DataType) -> pa.Array:
@@ -189,7 +188,8 @@ class ColumnCells:
             # take() reserves the mean length of the values for each index: nulls among the values keep that low
             indices[indices < 0] = len(where)
             pieces.append(pa.nulls(rows - len(where), dtype))
-        return take(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces), pa.array(indices, mask=indices < 0))
+        cells = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        return cells.take(pa.array(indices, mask=indices < 0))
 
 
 def _converted(cells: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from interleaved_assets.io.tar.json_columns import is_json, is_plain_type, is_plain_value, json_text
 from interleaved_assets.io.tar.layout import EMPTY_LISTS, EXACT_FIELD, ID_COLUMN, NULL_FIELDS, ShardLayout, json_field
-from interleaved_assets.model.casting import take
 
 LISTS: Final = ("texts", "images")
 """Fields with the lists of texts and image tokens in documents that this package writes."""
@@ -67,7 +66,7 @@ class PlainColumn:
         to_json = _reader_of(cells.type)
         if to_json is not None:
             rows = np.flatnonzero(self.is_valid)
-            known = cells if len(rows) == len(cells) else take(cells, pa.array(rows))
+            known = cells if len(rows) == len(cells) else cells.take(pa.array(rows))
             for row, value in zip(rows.tolist(), known.to_pylist(), strict=True):
                 self.values[row] = to_json(value)
 

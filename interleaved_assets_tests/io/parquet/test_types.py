@@ -116,6 +116,7 @@ def test_a_dictionary_is_an_encoding_and_no_type(tmp_path: Path) -> None:
         ),
         (pa.array([["a"], None, []], pa.list_(pa.string_view())), pa.list_(pa.string())),
         (pa.DictionaryArray.from_arrays([0, None, 0], pa.array(["a"], pa.string_view())), pa.string()),
+        (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None])), pa.string()),
     ],
     ids=lambda it: str(it) if isinstance(it, pa.DataType) else "",
 )
@@ -132,7 +133,6 @@ def test_views_are_a_layout_and_no_type(values: pa.Array, dtype: pa.DataType, tm
     "dtype",
     [
         pa.month_day_nano_interval(),
-        pa.run_end_encoded(pa.int32(), pa.string()),
         pa.binary(0),
         pa.list_(pa.struct([("x", pa.list_(pa.int8(), 0))])),
     ],

@@ -1,14 +1,12 @@
-"""What values take that share bytes, and documents that hold such values."""
+"""The bytes that values take, also values that share bytes."""
 
-import base64
 import struct
-from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.tar.estimates import unshared_bytes
-from interleaved_assets_tests.io.tars import rows, write_tar
+from interleaved_assets.io.rows.value_bytes import value_bytes
 
 COUNT, BYTES = 50, 100_000
 ZEROS = pa.array([0] * COUNT, pa.int32())
@@ -28,14 +26,17 @@ SHARING = {
     "list of a dictionary": pa.ListArray.from_arrays(pa.array(range(COUNT + 1), pa.int32()), DICTIONARY),
     "list view": pa.ListViewArray.from_arrays(ZEROS, pa.array([1] * COUNT, pa.int32()), TEXT),
     "view": views(),
-    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([COUNT], pa.int32()), TEXT),
     "dense union": pa.UnionArray.from_dense(pa.array([0] * COUNT, pa.int8()), ZEROS, [TEXT]),
 }
 
 
+def total(values: pa.Array) -> float:
+    return float(np.sum(np.broadcast_to(value_bytes(values), len(values))))
+
+
 @pytest.mark.parametrize("values", SHARING.values(), ids=SHARING)
 def test_a_shared_value_counts_each_time(values: pa.Array) -> None:
-    assert unshared_bytes(pa.table({"c": values})) == COUNT * BYTES
+    assert total(values) == COUNT * BYTES
 
 
 def test_values_of_their_own() -> None:
@@ -49,24 +50,4 @@ def test_values_of_their_own() -> None:
             "nulls": pa.nulls(3),
         }
     )
-    assert unshared_bytes(table) == 12 + 4 + 24 + 12 + 9
-
-
-@pytest.mark.parametrize("name", ["dictionary", "list view", "view"])
-def test_a_document_whose_values_share_bytes_is_held_to_the_limit(tmp_path: Path, name: str) -> None:
-    cells = pa.table(
-        {
-            "position": pa.array([-1, *range(COUNT - 1)], pa.int32()),
-            "modality": ["metadata"] + ["text"] * (COUNT - 1),
-            "c": SHARING[name],
-        }
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, cells.schema) as stream:
-        stream.write_table(cells)
-    stated = {"version": 1, "rows": base64.b64encode(sink.getvalue()).decode()}
-    body = {"texts": ["t"] * (COUNT - 1), "images": [None] * (COUNT - 1), "_interleaved": stated}
-    uri = write_tar(tmp_path / "a.tar", ("a.json", body))
-    (row,) = rows(uri, max_sample_bytes=3_000_000)
-    assert row["materialize_error"].startswith(f"document_too_large: {COUNT} rows of about 5")
-    assert [row["materialize_error"] for row in rows(uri)] == [None] * COUNT
+    assert [total(column.combine_chunks()) for column in table.columns] == [12, 4, 24, 12, 9, 0]
