@@ -57,7 +57,7 @@ class Sample:
         error: the error of the sample as a whole, as a row error.
         texts: the members that are its texts, in the layout ``images``.
         document: the content of its JSON, if it is kept in memory.
-        size: rough bytes that its rows take.
+        size: rough bytes that its rows take, without those of members until :func:`fit_samples`.
         rows: their number.
     """
 
@@ -87,8 +87,8 @@ def find_samples(
 ) -> tuple[list[Sample], Counter[str]]:
     """Find the samples of a tar in its order, and count irregularities by kind; add their columns to ``types``.
 
-    Documents stay in memory up to ``kept_bytes``. If rows will have the bytes of images, these bytes count for the
-    limits, and up to ``kept_tags`` tags of TIFFs stay in memory.
+    Documents stay in memory up to ``kept_bytes``, and up to ``kept_tags`` tags of TIFFs if rows will have the bytes of
+    images. :func:`fit_samples` adds the bytes of members.
     """
     references = References(source, layout, limits.max_member_bytes, kept_tags if with_bytes else 0)
     samples: list[Sample] = []
@@ -102,14 +102,14 @@ def find_samples(
             document = too_large_document(f"with its fields the shard would have {excess}; {advice}")
         observe_document(types, document)
         uneven += len(document.uneven)
-        sample = _sample(document, references, group, source, limits if with_bytes else None)
+        sample = _sample(document, references, group, source)
         if not has_lists:
-            _add_members(sample, document, references, group, source, limits, with_bytes=with_bytes)
+            _add_members(sample, document, references, group, source, limits)
         kept_bytes -= document.size
         if kept_bytes >= 0 or document.is_blank:
             sample.document = document
         samples.append(sample)
-    samples = _with_leftovers(samples, references, limits)
+    samples = _with_leftovers(samples, references)
     if not source.index.is_complete:
         _mark_end(samples, source)
     repeated = _make_unique(samples)
@@ -143,30 +143,29 @@ def observe_document(types: ColumnTypes, document: Document) -> None:
 
 
 def fit_samples(samples: Sequence[Sample], limits: TarLimits, row_bytes: int, *, with_bytes: bool) -> None:
-    """Leave out members that exceed ``max_sample_bytes`` once each row also takes ``row_bytes`` for its columns.
+    """Add the bytes of members to the samples, and leave out members that would exceed ``max_sample_bytes``.
 
-    Members that no document names are left out first, then images, the last ones first. A document is left out only if
-    its rows without them are too large. Then the sample has only its metadata row, and its JSON is a member beside it.
+    Each row also takes ``row_bytes`` for its columns. Images come first, then members that no document names. A
+    document is left out only if its rows without them are too large. Then the sample has only its metadata row, and its
+    JSON is a member beside it.
     """
     for sample in samples:
         room = limits.max_sample_bytes - sample.rows * row_bytes
-        if sample.size <= room:
-            continue
-        others = sum(leftover.size for leftover in sample.leftovers)
-        others += sum(ref.size for ref in sample.images) if with_bytes else 0
-        if sample.json is not None and sample.rows > 1 and sample.size - others > room:
+        if sample.json is not None and sample.rows > 1 and sample.size > room:
             _refuse_document(sample, sample.json, limits, row_bytes)
             room = limits.max_sample_bytes - row_bytes
-        while sample.leftovers and sample.size > room:
-            leftover = sample.leftovers.pop()
-            sample.size -= leftover.size
-            sample.error = sample.error or _left_out(leftover, limits)
-        for place in reversed(range(len(sample.images))) if with_bytes else ():
-            if sample.size <= room:
-                break
-            ref = sample.images[place]
-            sample.size -= ref.size
-            sample.images[place] = _without_bytes(ref, limits) if ref.size else ref
+        for place, ref in enumerate(sample.images) if with_bytes else ():
+            if sample.size + ref.size <= room:
+                sample.size += ref.size
+            else:
+                sample.images[place] = _without_bytes(ref, limits)
+        found, sample.leftovers = sample.leftovers, []
+        for leftover in found:
+            if sample.size + leftover.size <= room:
+                sample.size += leftover.size
+                sample.leftovers.append(leftover)
+            else:
+                sample.error = sample.error or _left_out(leftover, limits)
 
 
 def _refuse_document(sample: Sample, json: TarMember, limits: TarLimits, row_bytes: int) -> None:
@@ -175,7 +174,7 @@ def _refuse_document(sample: Sample, json: TarMember, limits: TarLimits, row_byt
     sample.document = too_large_document(f"{detail}; name the columns that are wanted in fields")
     sample.error, sample.images, sample.texts, sample.rows = sample.document.error, [], [], 1
     sample.leftovers.insert(0, Leftover(sample.number, plain_name(json.name), json, json.size))
-    sample.size = ROW_BYTES + sum(leftover.size for leftover in sample.leftovers)
+    sample.size = ROW_BYTES
 
 
 def _left_out(leftover: Leftover, limits: TarLimits) -> str:
@@ -239,8 +238,6 @@ def _add_members(
     group: MemberGroup,
     source: TarSource,
     limits: TarLimits,
-    *,
-    with_bytes: bool,
 ) -> None:
     """Add the images and texts of ``group``, which its JSON does not name, to its sample.
 
@@ -248,12 +245,8 @@ def _add_members(
     """
     row_bytes = ROW_BYTES + 2 * len(sample.key)
     for number in group.images:
-        ref = references.take(number)
+        sample.images.append(references.take(number))
         sample.size, sample.rows = sample.size + row_bytes, sample.rows + 1
-        if with_bytes and sample.size + ref.size > limits.max_sample_bytes:
-            ref = _without_bytes(ref, limits)
-        sample.size += ref.size if with_bytes else 0
-        sample.images.append(ref)
     texts = []
     for number in group.texts:
         member = source.index.members[number]
@@ -284,13 +277,8 @@ def _bytes(source: TarSource, member: TarMember) -> bytes:
     return bytes(source.range(member.offset, member.size))
 
 
-def _sample(
-    document: Document, references: References, group: MemberGroup, source: TarSource, limits: TarLimits | None
-) -> Sample:
-    """Return the sample of a document, without the members that it does not name.
-
-    Images count with the bytes that their rows take, once for each token; without ``limits`` rows have no bytes.
-    """
+def _sample(document: Document, references: References, group: MemberGroup, source: TarSource) -> Sample:
+    """Return the sample of a document, without the members that it does not name."""
     key, number = group.key, group.json
     member = None if number is None else source.index.members[number]
     sample = Sample(key, group.number, member, error=document.error, size=document.size, rows=document.rows)
@@ -301,20 +289,12 @@ def _sample(
     if document.error is not None and document.is_blank and references.error_of(member) is None:
         # the JSON is kept as it is, since none of it is in the rows
         sample.leftovers.append(Leftover(number, references.names[number], member, member.size))
-        sample.size += member.size
     sample.stated_id = document.fields.get(ID_COLUMN)
     sample.images = references.resolve(document, number, key)
-    if limits is None:
-        return sample
-    for place, ref in enumerate(sample.images):
-        if sample.size + ref.size <= limits.max_sample_bytes:
-            sample.size += ref.size
-        else:
-            sample.images[place] = _without_bytes(ref, limits)
     return sample
 
 
-def _with_leftovers(samples: list[Sample], references: References, limits: TarLimits) -> list[Sample]:
+def _with_leftovers(samples: list[Sample], references: References) -> list[Sample]:
     """Return the samples, each with the members that no token refers to.
 
     Members without a document become samples of their own.
@@ -338,11 +318,8 @@ def _with_leftovers(samples: list[Sample], references: References, limits: TarLi
         owner = candidates[max(0, bisect_left(candidates, leftover.number, key=attrgetter("number")) - 1)]
         if error := references.error_of(leftover.member):
             owner.error = owner.error or error
-        elif owner.size + leftover.size > limits.max_sample_bytes:
-            owner.error = owner.error or _left_out(leftover, limits)
         else:
             owner.leftovers.append(leftover)
-            owner.size += leftover.size
     return sorted(found, key=attrgetter("number"))
 
 

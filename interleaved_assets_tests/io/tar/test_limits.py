@@ -210,7 +210,7 @@ def test_rows_with_many_columns_count(tmp_path: Path) -> None:
                 20: "sample_too_large: with 120366 bytes more the rows of the sample exceed 250000",
             },
         ),
-        (150_000, (), {-1: "document_too_large: 22 rows take 99000 bytes"}),
+        (150_000, ("member",), {-1: "document_too_large: 22 rows take 99000 bytes"}),
     ],
 )
 def test_members_that_no_document_names_go_before_images_and_images_before_texts(
