@@ -23,7 +23,7 @@ from cv2.typing import MatLike
 from PIL import Image
 
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
-from interleaved_assets.scoring.images.containers import Buffer, png_chunks
+from interleaved_assets.scoring.images.containers import Buffer, bytes_of, png_chunks
 from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff, raw_pixels
 from interleaved_assets.scoring.images.size import exif_orientation, open_header, pillow_result
@@ -82,7 +82,9 @@ def decode_plain(data: Buffer, *, max_pixels: int) -> BgrImage | None:
         return None
     if header.strips is not None:
         return raw_pixels(data, header)
-    image = _decode_with_opencv(data, 1)
+    # libtiff takes 1.4 times as long for the same pixels
+    offset, size = header.photo or (0, len(data))
+    image = _decode_with_opencv(bytes_of(data)[offset : offset + size], 1)
     return None if image is None or image.shape != (header.height, header.width, 3) else image
 
 

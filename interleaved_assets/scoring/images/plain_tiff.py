@@ -32,11 +32,14 @@ _SIDE_OF_OPENCV: Final = 2**20  # OpenCV's limit
 
 
 class PlainTiff(NamedTuple):
-    """The header of such a file: width and height in pixels, and the strips' (offset, bytes) if they are raw pixels."""
+    """The header of such a file: width and height in pixels, and where its pixels are, as (offset, bytes)."""
 
     width: int
     height: int
     strips: tuple[tuple[int, int], ...] | None
+    """The strips if they are raw pixels."""
+    photo: tuple[int, int] | None = None
+    """The only strip if it is a whole JPEG file."""
 
 
 def plain_tiff(data: Buffer) -> PlainTiff | None:
@@ -68,12 +71,21 @@ def plain_tiff(data: Buffer) -> PlainTiff | None:
     if len(offsets) != -(-height // rows) or len(counts) != len(offsets):
         return None
     if compression == _JPEG and colours in (_RGB, _YCBCR):
-        return PlainTiff(width, height, None)
+        photo = (offsets[0], counts[0])
+        is_file = len(offsets) == 1 and colours == _YCBCR and _is_jpeg_file(data, *photo)
+        return PlainTiff(width, height, None, photo if is_file else None)
     lines = [min(rows, height - first) for first in range(0, height, rows)]
     is_raw = (compression, colours) == (_RAW, _RGB) and counts == [count * width * 3 for count in lines]
     if not is_raw or any(offset + count > tiff.size for offset, count in zip(offsets, counts, strict=True)):
         return None
     return PlainTiff(width, height, tuple(zip(offsets, counts, strict=True)))
+
+
+def _is_jpeg_file(data: Buffer, offset: int, size: int) -> bool:
+    """Return whether these bytes are a JPEG file of JFIF, whose colours are YCbCr whatever else it states."""
+    view = bytes_of(data)
+    start = bytes(view[offset : offset + 11])
+    return offset + size <= len(view) and start[:4] == b"\xff\xd8\xff\xe0" and start[6:] == b"JFIF\0"
 
 
 def raw_pixels(data: Buffer, header: PlainTiff) -> MatLike:

@@ -35,6 +35,22 @@ def by_tifffile(picture: np.ndarray = PICTURE, **options: Any) -> bytes:
     return file.getvalue()
 
 
+def photo(missing: int = 0) -> bytes:
+    """A picture that is a complete JPEG file in one strip, which may lack its last bytes."""
+    _, jpeg = cv2.imencode(".jpg", cv2.GaussianBlur(PICTURE, (9, 9), 0))
+    strip = jpeg.tobytes()
+    bits_at = 8 + 2 + 10 * 12 + 4
+    entries = {256: 33, 257: 40, 258: bits_at, 259: 7, 262: 6, 273: bits_at + 6, 277: 3, 278: 40, 279: len(strip)}
+    directory = b"".join(
+        struct.pack("<HHII", tag, 3 if tag == 258 else 4, 3 if tag == 258 else 1, value)
+        for tag, value in entries.items()
+    )
+    subsampling = struct.pack("<HHIHH", 530, 3, 2, 2, 2)
+    content = struct.pack("<4sIH", b"II*\0", 8, 10) + directory + subsampling + bytes(4)
+    content += struct.pack("<3H", 8, 8, 8) + strip
+    return content[: len(content) - missing]
+
+
 def with_strips_apart() -> bytes:
     """Strips with a byte between them, in reverse order."""
     content = bytearray(by_tifffile(rowsperstrip=20))
@@ -57,6 +73,7 @@ def with_strips_apart() -> bytes:
     [
         (by_pillow(), True),
         (by_pillow(compression="jpeg", quality=80), False),
+        (photo(), False),
         (by_pillow(dpi=(300, 300), description="a scan", software="a scanner"), True),
         (by_tifffile(byteorder=">", rowsperstrip=7), True),
         (by_tifffile(rowsperstrip=16), True),
@@ -75,6 +92,20 @@ def test_the_pixels_are_those_of_opencv(content: bytes, is_raw: bool) -> None:
     assert np.array_equal(decode_image(content), expected)
     if is_raw:
         assert np.array_equal(found[..., ::-1], PICTURE)
+
+
+def test_a_photo_in_one_strip_is_decoded_as_the_jpeg_that_it_is() -> None:
+    content = photo()
+    header = plain_tiff(content)
+    assert header is not None
+    assert header.photo is not None
+    offset, size = header.photo
+    assert content[offset : offset + 2] == b"\xff\xd8"
+    assert offset + size == len(content)
+    cut = plain_tiff(photo(missing=9))
+    assert cut is not None
+    assert cut.photo is None
+    assert decode_plain(photo(missing=9), max_pixels=MANY) is None
 
 
 @pytest.mark.parametrize(
