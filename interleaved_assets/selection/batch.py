@@ -1,13 +1,15 @@
 """Selection of rows of a batch, for scripts that put a filter between a reader and a writer, without Dagster."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io.rows.fill import materialize
+from interleaved_assets.io.rows.fetch import Access, is_compressed_tar
+from interleaved_assets.io.rows.fill import fetched_parts
 from interleaved_assets.io.storage.roots import folders_of
 from interleaved_assets.model.batch import InterleavedBatch, Mask
 from interleaved_assets.model.columns import ROW_KEY
@@ -22,6 +24,9 @@ from interleaved_assets.selection.positions import join_scores, reindex_position
 from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets.selection.texts import with_fields
+
+_PART_BYTES: Final = 16 * 2**20
+"""Bytes of images that are fetched while others are scored."""
 
 
 def selection_rows(table: pa.Table) -> pa.Table:
@@ -126,12 +131,22 @@ def filter_batch(
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
         StorageError: the storage cannot be reached.
     """
-    from interleaved_assets.scoring.protocol.score import score_images  # loads OpenCV, which what-if does not need
+    from interleaved_assets.scoring.protocol.score import score_batches  # loads OpenCV, which what-if does not need
 
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots
-    table = materialize(batch.to_pyarrow(), storage_options=storage_options, allowed_roots=roots)
-    scores = score_images(table, scoring, threads=threads)
+    parts: list[pa.Table] = []
+
+    def filled() -> Iterator[pa.Table]:
+        # for each part, a compressed tar would be unpacked again
+        most_bytes = sys.maxsize if any(map(is_compressed_tar, batch.source_files)) else _PART_BYTES
+        for part in fetched_parts(batch.to_pyarrow(), most_bytes, Access(storage_options, roots)):
+            parts.append(part)
+            yield part
+
+    # images of one part are scored while those of the next are fetched
+    scores = pa.concat_tables(score_batches(filled(), scoring, threads=threads))
+    table = pa.concat_tables(parts)
     if clip is not None:
         scores = join_scores(scores, clip(table))
     shard = ", ".join(batch.source_files) or "batch"

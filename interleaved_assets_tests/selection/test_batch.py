@@ -1,3 +1,6 @@
+import gzip
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -5,14 +8,19 @@ import pytest
 
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
+from interleaved_assets.io.rows import fill
+from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
+from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, ScoreError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
+from interleaved_assets.selection import batch as selection_batch
 from interleaved_assets.selection.batch import drop_rows, filter_batch, selection_rows
 from interleaved_assets.selection.settings import SelectionSettings
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.scoring.drawn import encode, even, noise, page_with, qr_code
 from interleaved_assets_tests.selection.tables import reasons
 
@@ -177,6 +185,31 @@ def test_filter_batch_works_between_reader_and_writer(batch, tmp_path):
     (result,) = InterleavedParquetReader(str(tmp_path / "out"))
     assert result.to_pyarrow()["position"].to_pylist() == [-1, 0, 2, 3]
     assert sorted(dropped) == ["qr_above", "sample_dropped", "sharpness_below"]
+
+
+@pytest.mark.parametrize("ending", [".tar", ".tar.gz"])
+def test_images_fetched_in_parts_give_the_same_rows(batch, tmp_path, monkeypatch, ending):
+    (tar,) = InterleavedWebdatasetWriter(str(tmp_path / "raw")).write(batch)
+    content = Path(tar).read_bytes()
+    raw = tmp_path / f"shard{ending}"
+    raw.write_bytes(gzip.compress(content) if ending == ".tar.gz" else content)
+    (eager,) = InterleavedWebdatasetReader(raw, materialize_on_read=True)
+    (lazy,) = InterleavedWebdatasetReader(raw)
+    stand_in(monkeypatch, selection_batch, "_PART_BYTES", 1)
+    fetched = []
+    usual = fill.materialize_parts
+
+    def counted(table, *options):
+        fetched.append(table["sample_id"].unique().to_pylist())
+        return usual(table, *options)
+
+    stand_in(monkeypatch, fill, "materialize_parts", counted)
+    kept, ledger = filter_batch(lazy)
+    assert fetched == ([["a", "b"]] if ending == ".tar.gz" else [["a"], ["b"]])
+    (expected, expected_ledger) = filter_batch(eager)
+    assert kept.to_pyarrow().equals(expected.to_pyarrow())
+    assert kept.count() == 4
+    assert ledger.equals(expected_ledger)
 
 
 def test_bounds_on_texts_and_fields_in_a_script(batch):

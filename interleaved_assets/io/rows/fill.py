@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.io.rows.batches import binary_column, binary_views, row_bytes, split_samples
+from interleaved_assets.io.rows.batches import are_adjacent, binary_column, binary_views, row_bytes, split_samples
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, TIFF, sniff
 from interleaved_assets.io.rows.fetch import Access, Contents, Source, fetch, is_compressed_tar
 from interleaved_assets.io.rows.raw_versions import RawShards, is_by_reference, without_raw_versions
@@ -124,6 +124,20 @@ def materialize_parts(
         kept_errors = {row - first for row in rows_of_part if row in stated_sizes}
         yield _with_errors(_with_bytes(part, outcomes_of_part), outcomes_of_part, kept_errors)
         first += part.num_rows
+
+
+def fetched_parts(table: pa.Table, most_bytes: int, access: Access) -> Iterator[pa.Table]:
+    """Yield the result of :func:`materialize` in parts of about ``most_bytes``, each fetched when it is asked for.
+
+    The table stays whole if nothing is fetched, or if a sample's rows do not follow each other.
+    """
+    table = with_fetch_columns(table)
+    sizes = bytes_to_fetch(table)
+    if not sizes.any() or not are_adjacent(table["sample_id"]):
+        yield from materialize_parts(table, None, access)
+        return
+    for part in split_samples(table, most_bytes, sizes):
+        yield from materialize_parts(part, most_bytes, access)
 
 
 def fill_referenced(

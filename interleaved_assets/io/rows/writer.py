@@ -11,9 +11,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from interleaved_assets.io.rows.batches import are_adjacent, split_samples
 from interleaved_assets.io.rows.fetch import Access
-from interleaved_assets.io.rows.fill import bytes_to_fetch, materialize_parts, with_fetch_columns
+from interleaved_assets.io.rows.fill import fetched_parts, with_fetch_columns
 from interleaved_assets.io.rows.policy import apply_error_policy, check_policy
 from interleaved_assets.io.rows.reader import align_shard
 from interleaved_assets.io.storage import exists, folders_of, join
@@ -144,20 +143,12 @@ class ShardWriter(ABC):
         parts: Iterable[pa.Table] = [table]
         if self.materialize_on_write:
             table = with_fetch_columns(table)
-            sizes = bytes_to_fetch(table)
-            # rows of a sample that are not adjacent cannot be cut apart
-            limit = _PART_BYTES if sizes.any() and are_adjacent(table["sample_id"]) else None
-            # fetch bytes part by part, so that they are not in memory all at once
-            pending = split_samples(table, limit, sizes) if limit else [table]
-            parts = (filled for part in pending for filled in self._materialized(part, batch, limit))
+            roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
+            parts = fetched_parts(table, _PART_BYTES, Access(self._storage_options, roots, self._limits))
         schema = table.schema if self._target is None else self._target
         dropped: list[pa.Table] = []
         self.write_shard(uri, schema, (self._ready(part, batch, schema, dropped) for part in parts))
         self._ledgers += dropped
-
-    def _materialized(self, part: pa.Table, batch: InterleavedBatch, limit: int | None) -> Iterator[pa.Table]:
-        roots = folders_of(batch.source_files) if self.allowed_roots is None else self.allowed_roots
-        return materialize_parts(part, limit, Access(self._storage_options, roots, self._limits))
 
     def _ready(self, part: pa.Table, batch: InterleavedBatch, schema: pa.Schema, dropped: list[pa.Table]) -> pa.Table:
         kept, ledger = apply_error_policy(part, self.on_materialize_error, shard=_named(batch), stage="write")

@@ -305,16 +305,16 @@ def test_fetching_in_parts_writes_the_same_file(
     whole = InterleavedParquetWriter(tmp_path / "whole", **options)
     (first,) = whole.write(lazy)
     fetched = []
-    from interleaved_assets.io.rows import writer as module
+    from interleaved_assets.io.rows import fill, writer
 
-    usual = module.materialize_parts
+    usual = fill.materialize_parts
 
     def counted(table: pa.Table, limit: int | None, access: Access) -> Iterator[pa.Table]:
         fetched.append(table.num_rows)
         return usual(table, limit, access)
 
-    stand_in(monkeypatch, module, "materialize_parts", counted)
-    stand_in(monkeypatch, module, "_PART_BYTES", 2**21)
+    stand_in(monkeypatch, fill, "materialize_parts", counted)
+    stand_in(monkeypatch, writer, "_PART_BYTES", 2**21)
     parts = InterleavedParquetWriter(tmp_path / "parts", **options)
     (second,) = parts.write(lazy)
     assert fetched == [5, 5, 5]
@@ -323,10 +323,10 @@ def test_fetching_in_parts_writes_the_same_file(
     # rows of a sample that lie apart are not torn, whatever is to be fetched
     order = pa.array(np.random.default_rng(0).permutation(15))
     apart = InterleavedBatch(lazy.to_pyarrow().take(order), lazy.source_files)
-    writer = InterleavedParquetWriter(tmp_path / "apart", **options)
-    writer.write(apart)
+    of_rows_apart = InterleavedParquetWriter(tmp_path / "apart", **options)
+    of_rows_apart.write(apart)
     assert fetched[3:] == [15]
-    assert writer.ledger.num_rows == whole.ledger.num_rows
+    assert of_rows_apart.ledger.num_rows == whole.ledger.num_rows
 
 
 def test_reader_and_writer_chain(tmp_path: Path) -> None:
