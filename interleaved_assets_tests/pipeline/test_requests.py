@@ -17,6 +17,7 @@ from interleaved_assets_tests.s3_requests import counted_requests
 KEYS = [f"web/{number}" for number in range(4)]
 MOST_UNCHANGED = 8
 MOST_OF_ALL_STAGES = 48
+MOST_WITHOUT_DOCUMENT_SCORES = 37
 MOST_BY_REFERENCE = 54
 MOST_NEW = 17
 
@@ -37,6 +38,13 @@ def test_a_shard_that_is_new_and_then_unchanged(settings: Settings) -> None:
     new = requests_of(settings, KEYS[0])
     assert {name: len(requests) for name, requests in new.items() if len(requests) > MOST_NEW} == {}
     assert sum(map(len, new.values())) <= MOST_OF_ALL_STAGES
+    of_others = [
+        request
+        for name, requests in new.items()
+        for request in requests
+        if name != "document_scores" and "/document_scores/" not in request
+    ]
+    assert len(of_others) <= MOST_WITHOUT_DOCUMENT_SCORES
     unchanged = requests_of(settings, KEYS[0])
     assert {name: len(requests) for name, requests in unchanged.items() if len(requests) > MOST_UNCHANGED} == {}
     assert [
