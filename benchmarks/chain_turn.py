@@ -54,15 +54,12 @@ def through_stages(file: Path) -> dict[str, object]:
     """Each shard through every stage, one call after another; by stage seconds, CPU seconds, bytes read and written."""
     from interleaved_assets.pipeline.raw.listing import list_raw_shards
     from interleaved_assets.pipeline.run.one import take_through
-    from interleaved_assets.pipeline.run.processes import TASK_MODULES
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.settings import load_settings
 
     settings = load_settings(file)
     keys = [shard.key for shard in list_raw_shards(settings.storage)]
     by_stage: dict[str, Counter[str]] = {name: Counter() for name in stage_dag(settings)}
-    for work in TASK_MODULES:
-        importlib.import_module(work)
     clock = _Clock()
     for key in keys:
         for name, stage in stage_dag(settings).items():
@@ -75,17 +72,16 @@ def through_stages(file: Path) -> dict[str, object]:
 def through_run(file: Path) -> dict[str, object]:
     """``interleaved run`` over all shards, in this process."""
     from interleaved_assets.cli import main as interleaved
-    from interleaved_assets.pipeline.run.processes import TASK_MODULES
 
     of_command = (
         "cli.terminal.console",
         "pipeline.run.many",
         "pipeline.status.dataset_status",
         "reporting.figures.facts",
+        "reporting.shard.stored_pictures",
     )
-    others = (f"interleaved_assets.{name}" for name in (*of_command, "reporting.shard.stored_pictures"))
-    for work in (*TASK_MODULES, *others):
-        importlib.import_module(work)
+    for name in of_command:
+        importlib.import_module(f"interleaved_assets.{name}")
     os.environ["INTERLEAVED_SETTINGS"] = str(file)
     clock = _Clock()
     with contextlib.redirect_stdout(sys.stderr):
@@ -166,7 +162,6 @@ def through_dagster(file: Path) -> dict[str, object]:
 
     from interleaved_assets.defs.build import build_definitions
     from interleaved_assets.defs.demo import register_all
-    from interleaved_assets.defs.executors import WORK_OF_STEPS
     from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
     from interleaved_assets.settings import load_settings
 
@@ -177,8 +172,6 @@ def through_dagster(file: Path) -> dict[str, object]:
         keys = register_all(instance, settings.storage)
         job = build_definitions(settings).resolve_job_def(BRING_UP_TO_DATE)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        for work in WORK_OF_STEPS:
-            importlib.import_module(work)
         clock = _Clock()
         job.execute_in_process(run_config=quiet, instance=instance, tags={RANGE_START: keys[0], RANGE_END: keys[-1]})
         figures = clock.figures()

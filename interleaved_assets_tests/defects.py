@@ -6,6 +6,7 @@ there; and limits that a test would take minutes or gigabytes to reach.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ import pytest
 
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.pipeline.run import counts
-from interleaved_assets.pipeline.tasks import clip_scores as score_clip
-from interleaved_assets.pipeline.tasks import image_scores as score_images
+from interleaved_assets.pipeline.stages import clip_scores as score_clip
+from interleaved_assets.pipeline.stages import dag
+from interleaved_assets.pipeline.stages import image_scores as score_images
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, by: object) -> None:
@@ -62,5 +64,8 @@ def change_members(monkeypatch: pytest.MonkeyPatch, change: Callable[[str, str, 
 
 def replace_model(monkeypatch: pytest.MonkeyPatch, **parts: Callable[..., Any]) -> None:
     """In place of a CLIP model: ``load_scorer``, ``score_shards`` or ``score_together``, by name."""
+    if (together := parts.pop("score_together", None)) is not None:
+        stages = [replace(one, together=together) if one.name == score_clip.STAGE.name else one for one in dag._STAGES]
+        stand_in(monkeypatch, dag, "_STAGES", stages)
     for name, part in parts.items():
         stand_in(monkeypatch, score_clip, name, part)

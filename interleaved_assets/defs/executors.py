@@ -19,7 +19,6 @@ from typing import Any, Final, Literal
 import dagster as dg
 
 from interleaved_assets.model.errors import MissingDependency, SettingsError, how_to_install
-from interleaved_assets.pipeline.run.processes import TASK_MODULES
 from interleaved_assets.settings.sections import RunSettings
 
 GPU: Final = "gpu"
@@ -30,8 +29,8 @@ SLOTS: Final = {GPU: 1, SHARD_IO: 2}
 IMAGE_VARIABLE: Final = "GPU_STEP_IMAGE"
 """Environment variable with the GPU step's container image on Kubernetes. Without it, the step uses the run's image."""
 
-WORK_OF_STEPS: Final = ("interleaved_assets.defs.build", *TASK_MODULES)
-"""Modules that the process imports from which steps are forked: the definitions, and the work of the steps."""
+WORK_OF_STEPS: Final = "interleaved_assets.defs.build"
+"""Module that the process imports from which steps are forked: the definitions, with the work of the steps."""
 _GPUS: Final = 1  # one model uses one device; with more devices, more runs work at a time
 _RESOURCE: Final = "nvidia.com/gpu"  # name in the NVIDIA device plugin, and the usual taint of GPU nodes
 _NODE_LABEL: Final = "nvidia.com/gpu.present"  # set by NVIDIA's GPU feature discovery, or by hand
@@ -76,7 +75,7 @@ def build_executor(run: RunSettings) -> dg.ExecutorDefinition:
             return dg.in_process_executor
         case "multiprocess":
             # steps are forked from one process that has imported their work, which halves their cost
-            forked = {"preload_modules": list(WORK_OF_STEPS)}
+            forked = {"preload_modules": [WORK_OF_STEPS]}
             return dg.multiprocess_executor.configured({"start_method": {"forkserver": forked}})
         case "ray":
             _require("ray", extra="ray")  # the first step that needs it imports it

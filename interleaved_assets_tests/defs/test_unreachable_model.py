@@ -26,7 +26,6 @@ from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.pipeline.status.dataset_status import status_of_raws
 from interleaved_assets.pipeline.status.status import CurrentStages
-from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import materialized
@@ -203,7 +202,7 @@ def test_weights_that_change_while_they_are_in_use_are_not_recorded(
     scored: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "model.pt").write_bytes(b"changed")
-    score = score_clip.score_together
+    score = stage_dag(scored)["clip_scores"].together
 
     def change(shards, settings):  # type: ignore[no-untyped-def]
         for key, work in score(shards, settings):

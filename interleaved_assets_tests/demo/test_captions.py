@@ -11,8 +11,8 @@ import pytest
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stage import ShardTask, StageOutcome
+from interleaved_assets.pipeline.stages import clip_scores as score_clip
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import load_settings
 
 pytestmark = pytest.mark.torch

@@ -53,9 +53,9 @@ def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequenc
     from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.pipeline.run.threads import parallel_map
     from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.stages.filtered import deciding_tables
     from interleaved_assets.pipeline.stages.names import FILTERED
     from interleaved_assets.pipeline.stages.outputs import scored_keys
-    from interleaved_assets.pipeline.tasks.filtered import deciding_tables
     from interleaved_assets.selection.other_bounds import Outcome, changed_settings, what_if
     from interleaved_assets.settings import load_settings
 
@@ -66,13 +66,13 @@ def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequenc
     if not keys:
         print_error("no shard has been scored yet: interleaved run, or materialize image_scores in Dagster")
         return 1
-    inputs = stage_dag(settings)[FILTERED].inputs
+    filtered = stage_dag(settings)[FILTERED]
     fields = tuple(dict.fromkeys((*settings.selection.fields(), *changed.fields())))
 
     def outcomes(key: str) -> "tuple[Outcome, Outcome] | InterleavedError":
         try:
             paths, most_bytes = settings.storage.shard(key), settings.run.max_batch_bytes
-            rows, scores, documents = deciding_tables(paths, inputs, fields, most_bytes)
+            rows, scores, documents = deciding_tables(paths, filtered, fields, most_bytes)
             now = what_if(rows, scores, settings.selection, documents=documents)
             return now, what_if(rows, scores, settings.selection, overrides, documents=documents)
         except InterleavedError as error:

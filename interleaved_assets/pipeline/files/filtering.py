@@ -6,8 +6,8 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from interleaved_assets.model.errors import OptionError, SettingsError
+from interleaved_assets.pipeline.stages.filtered import kept_rows
 from interleaved_assets.pipeline.stages.names import FILTERED
-from interleaved_assets.pipeline.tasks.filtered import kept_rows
 from interleaved_assets.scoring.protocol.filter import ImageFilter
 from interleaved_assets.scoring.protocol.registry import known_scorers, score_groups
 from interleaved_assets.scoring.protocol.settings import ScoringSettings

@@ -17,7 +17,7 @@ from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counts import RowCounter
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets.pipeline.tasks.normalized import read_options
+from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.scoring.images.size import image_size
 from interleaved_assets.settings import Settings
 

@@ -16,7 +16,7 @@ from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counts import REPEATED_SAMPLES, RowCounter, UniqueKeys
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.run.record import Counts
-from interleaved_assets.pipeline.tasks.normalized import read_options
+from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.settings import Settings
 

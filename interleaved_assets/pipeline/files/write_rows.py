@@ -20,7 +20,7 @@ from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counts import Choose, column_facts, write_kept
 from interleaved_assets.pipeline.run.record import OutputFile
 from interleaved_assets.pipeline.run.stage import Work
-from interleaved_assets.pipeline.tasks.normalized import read_options
+from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.settings import Settings, StorageSettings
 
 STAGE: Final = "read"

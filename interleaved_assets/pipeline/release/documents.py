@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from interleaved_assets.io.storage import StorageOptions, atomic_output, exists, join, open_input
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.release.manifest import Manifest, ReleasedTar
-from interleaved_assets.pipeline.tasks.webdataset_samples import webdataset_samples
+from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 
 DOCUMENTS_FOLDER: Final = "documents"
 _GROUP_BYTES: Final = 64 * 2**20

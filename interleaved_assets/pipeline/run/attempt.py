@@ -80,7 +80,9 @@ class Attempt:
                 read[name] = upstream
                 source = source or upstream.source  # all inputs of a stage come from the same raw shard
         packages = installed_versions(stage.packages(settings))
-        task = ShardTask(key, settings, paths, raw, read, files, packages, recorded, source)
+        task = ShardTask(
+            key, settings, paths, raw, read, files, packages, recorded, source, score_inputs=stage.score_inputs
+        )
         return cls(stage, task, code_version, inputs, source, recorded, started=started)
 
     @property

@@ -9,7 +9,6 @@ import gc
 import multiprocessing
 import os
 import pickle
-import pkgutil
 import signal
 import sys
 import threading
@@ -17,7 +16,6 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import cache, lru_cache
 from multiprocessing.connection import wait as wait_for_one
-from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 import cloudpickle
@@ -28,16 +26,11 @@ from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskW
 
 Result = TypeVar("Result")
 
-TASK_MODULES: Final = tuple(
-    f"interleaved_assets.pipeline.tasks.{module.name}"
-    for module in pkgutil.iter_modules([str(Path(__file__).parents[1] / "tasks")])
-)
-"""The modules with the work of the stages. They are imported when the work begins."""
 _IMPORTED: Final = [
     "__main__",
     "interleaved_assets.pipeline.run.many",
+    "interleaved_assets.pipeline.stages.dag",
     "interleaved_assets.reporting.shard.stored_pictures",
-    *TASK_MODULES,
     # modules that the work imports when it begins; one that is not installed is left out
     "pandas",  # pyarrow imports it with the first array that it makes of Python values
     "zxingcpp",

@@ -2,29 +2,32 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import pyarrow as pa
+
+from interleaved_assets.io.archive.source import open_tar
+from interleaved_assets.io.rows.fetch import Access, parts_of, ranges_of
+from interleaved_assets.io.rows.fill import fill_referenced
+from interleaved_assets.io.storage.limits import LIMITS
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.bundles import raw_format
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, raw_content_version
 from interleaved_assets.settings import StorageSettings
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _PART_BYTES: Final = 16 * 2**20
 """Most bytes of images read at once: memory of this size is used again, and larger parts cost page faults each time."""
 
 
 def with_raw_images(
-    tables: "Iterable[pa.Table]",
+    tables: Iterable[pa.Table],
     key: str,
     source: RawSource | None,
     storage: StorageSettings,
     max_batch_bytes: int,
     *,
     few: bool = False,
-) -> "Iterator[pa.Table]":
+) -> Iterator[pa.Table]:
     """Yield ``tables`` with the bytes of their images, in tables of whole samples.
 
     A table has at most ``max_batch_bytes``, and at most 16 MiB.
@@ -36,11 +39,6 @@ def with_raw_images(
         StorageError: the raw shard is gone or unreadable.
         ShardError: its content is not that of ``source``, or changed while it was read.
     """
-    from interleaved_assets.io.archive.source import open_tar  # declaring a stage reads nothing
-    from interleaved_assets.io.rows.fetch import Access, parts_of, ranges_of
-    from interleaved_assets.io.rows.fill import fill_referenced
-    from interleaved_assets.io.storage.limits import LIMITS
-
     raw = judged_raw_shard(key, source, storage)
     limit = min(max_batch_bytes, _PART_BYTES)
     if (fetch := raw_format(raw.uri, storage).fetch) is not None:

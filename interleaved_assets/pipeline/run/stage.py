@@ -4,8 +4,11 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
+import pyarrow as pa
+
+from interleaved_assets.io.parquet.reader import read_parquet_shard
 from interleaved_assets.model.columns import BINARY_SIZE, IMAGE_KEY, Column
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import RawShard, RawSource
@@ -15,9 +18,6 @@ from interleaved_assets.pipeline.run.record import Facts, OutputFile, Record
 from interleaved_assets.scoring.protocol.scorer import Range
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Result = TypeVar("Result")
 
@@ -44,10 +44,17 @@ class ShardTask:
     """The shard's own record at the time of that comparison; None if there was none. Its outputs may be gone."""
     source: RawSource | None = None
     """The raw shard with the version of its content."""
+    score_inputs: tuple[str, ...] = ()
+    """Those of the input stages that score images."""
 
     @property
     def options(self) -> Mapping[str, object]:
         return self.settings.storage.options
+
+    @property
+    def rows_input(self) -> str:
+        """The input stage whose rows it reads: the first."""
+        return next(iter(self.read))
 
     def rows_of(
         self,
@@ -56,13 +63,11 @@ class ShardTask:
         most_bytes: int | None = None,
         *,
         with_bytes: bool = True,
-    ) -> "Iterator[pa.Table]":
+    ) -> Iterator[pa.Table]:
         """Yield the rows in the output of ``stage``, in tables of whole samples of at most ``run.max_batch_bytes``.
 
         Images that the rows name in the raw shard are read from it, unless ``with_bytes`` is false.
         """
-        from interleaved_assets.io.parquet.reader import read_parquet_shard  # declaring a stage reads nothing
-
         allowed = self.settings.run.max_batch_bytes
         bound = allowed if most_bytes is None else min(allowed, most_bytes)
         wanted = None if columns is None else {*columns, "sample_id"}
@@ -166,11 +171,12 @@ ROWS_OUTPUT: Final = StageOutput("rows")
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the DAG with all its properties. Its work is imported when it is called (:func:`.imported`).
+    """One stage of the DAG with all its properties.
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
-        inputs: the stages whose outputs it reads.
+        inputs: the stages whose outputs it reads; that whose rows it reads is the first.
+        score_inputs: those of the inputs that score images.
         connect: returns it with the inputs that it has under the settings, after the stages before it; None if it is
             off.
         output: the kind of output that it stores.
@@ -196,6 +202,7 @@ class Stage:
 
     name: str
     inputs: tuple[str, ...] = ()
+    score_inputs: tuple[str, ...] = field(default=(), kw_only=True)
     version: int = 1
     settings: Callable[[Settings], dict[str, object]] = lambda _: {}
     run: RunOne | None = None

@@ -1,4 +1,4 @@
-"""Names of the stages, apart from their declarations, for modules that only name them."""
+"""Names of the stages, apart from the stages themselves, for modules that only name them."""
 
 from typing import Final
 

@@ -11,7 +11,6 @@ from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.run.record import read_valid_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
-from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import (
     DOCUMENT_SCORES,
     IMAGE_SCORES,
@@ -23,15 +22,15 @@ from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 
-def read_scores(paths: ShardPaths, inputs: Collection[str] = ()) -> pa.Table:
+def read_scores(paths: ShardPaths, stages: Collection[str] = ()) -> pa.Table:
     """Return the stored scores of a shard's images, one row per image.
 
-    The scores of the other stages that are among ``inputs``, such as CLIP's, are joined where they exist. Thumbnails
-    and embeddings are left out.
+    The scores of others of ``stages``, such as CLIP's, are joined where they exist. Thumbnails and embeddings are left
+    out.
     """
     scores = _stored(find_scores_of(IMAGE_SCORES, paths), IMAGE_SCORES, paths)
-    for stage in IMAGE_SCORE_STAGES:
-        if stage != IMAGE_SCORES and stage in inputs and (added := find_scores_of(stage, paths)) is not None:
+    for stage in stages:
+        if stage != IMAGE_SCORES and (added := find_scores_of(stage, paths)) is not None:
             scores = join_scores(scores, added)
     return scores
 
@@ -56,7 +55,7 @@ def find_scores_of(stage: str, paths: ShardPaths, *, thumbnails: bool = False) -
     return find_table(paths.output(stage), paths, stage, left_out)
 
 
-def read_ledgers(paths: ShardPaths, stages: Sequence[str] = LEDGER_STAGES) -> pa.Table:
+def read_ledgers(paths: ShardPaths, stages: Sequence[str]) -> pa.Table:
     """Return the ledgers of a shard's ``stages``, one after the other; a stage without a ledger has no rows."""
     ledgers = [empty_ledger()]
     for stage in stages:

@@ -17,7 +17,7 @@ from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, OUTPUTS
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT, NORMALIZED
-from interleaved_assets.pipeline.tasks.part_tars import stored_parts
+from interleaved_assets.pipeline.stages.part_tars import stored_parts
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 

@@ -9,7 +9,7 @@ from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
-from interleaved_assets.pipeline.tasks.normalized import read_options
+from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
 from interleaved_assets.reporting.documents.document import build_documents
 from interleaved_assets.reporting.documents.pages import (

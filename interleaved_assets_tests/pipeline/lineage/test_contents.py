@@ -7,7 +7,7 @@ import pytest
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
 from interleaved_assets.pipeline.stages.outputs import read_ledgers
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import ROWS, document, sharp_image, stages_before, write_shard
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.project("[selection]\nmax_ratio = 0.5\n", finish=shard)
 
 def test_texts_fields_and_names_of_images(settings: Settings) -> None:
     paths = settings.storage.shard("a")
-    ledger = read_ledgers(paths)
+    ledger = read_ledgers(paths, LEDGER_STAGES)
     assert dropped_contents(ledger, paths) == {
         ("few", -1, "metadata"): '{"url": "https://example.org/ü", "year": 2024}',
         ("few", 0, "text"): "two words",
@@ -41,7 +41,7 @@ def test_texts_fields_and_names_of_images(settings: Settings) -> None:
 
 def test_a_deleted_output_has_no_contents_and_a_damaged_one_is_an_error(settings: Settings) -> None:
     paths = settings.storage.shard("a")
-    ledger = read_ledgers(paths)
+    ledger = read_ledgers(paths, LEDGER_STAGES)
     rows = Path(paths.output(ROWS))
     rows.write_bytes(rows.read_bytes()[:-40])
     with pytest.raises(ShardError, match="not a sound Parquet file"):

@@ -7,7 +7,7 @@ import pytest
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
-from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores, scored_keys
 from interleaved_assets.settings import Settings
@@ -64,16 +64,16 @@ def test_a_missing_score_table_is_named(settings: Settings) -> None:
 
 
 def test_ledgers_of_several_stages_are_concatenated(settings: Settings) -> None:
-    assert read_ledgers(paths(settings)).num_rows == 0
+    assert read_ledgers(paths(settings), LEDGER_STAGES).num_rows == 0
     take_all(settings, "cc/a")
-    ledger = read_ledgers(paths(settings))
+    ledger = read_ledgers(paths(settings), LEDGER_STAGES)
     assert ledger.select(["sample_id", "position", "stage", "reason"]).to_pylist() == [
         {"sample_id": "doc-0-b", "position": 2, "stage": "filtered", "reason": "sharpness_below"}
     ]
     assert read_ledgers(paths(settings), ["normalized", "final_tars"]).num_rows == 0
     Path(paths(settings).ledger("final_tars")).write_bytes(b"")
     with pytest.raises(ShardError, match=r"shard cc/a: .*dropped/final_tars/cc/a\.parquet .*materialize final_tars"):
-        read_ledgers(paths(settings))
+        read_ledgers(paths(settings), LEDGER_STAGES)
 
 
 def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.stages import image_scores
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.tasks import image_scores
 from interleaved_assets.reporting.dataset.aggregate import Example
 from interleaved_assets.reporting.dataset.examples import held_by
 from interleaved_assets.reporting.documents.choice import Choice

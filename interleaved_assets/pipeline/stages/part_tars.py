@@ -19,7 +19,7 @@ from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.run.counts import RowCounter
 from interleaved_assets.pipeline.run.record import Counts, OutputFile, Record
 from interleaved_assets.pipeline.run.stage import ShardTask
-from interleaved_assets.pipeline.tasks.read_back import WrittenSamples
+from interleaved_assets.pipeline.stages.read_back import WrittenSamples
 from interleaved_assets.settings.shard_paths import FINAL_TARS, ROWS, ShardPaths, part_role
 
 UNSPLIT: Final = (sys.maxsize,)

@@ -27,7 +27,7 @@ from interleaved_assets.io.tar.layout import EXACT_FIELD, member_key
 from interleaved_assets.model.errors import ReadBackError
 from interleaved_assets.pipeline.run.counts import BYTES_READ, IMAGES_READ, SAMPLES_READ
 from interleaved_assets.pipeline.run.record import OutputFile
-from interleaved_assets.pipeline.tasks.webdataset_samples import webdataset_samples
+from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 
 _TEXT, _IMAGE = b"t", b"i"
 _KINDS: Final = {"text": _TEXT, "image": _IMAGE}

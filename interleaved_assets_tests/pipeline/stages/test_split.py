@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleaved_assets.pipeline.tasks.final_tars import split_evenly
+from interleaved_assets.pipeline.stages.final_tars import split_evenly
 
 SIZES = st.lists(st.integers(1, 30), max_size=40)
 BOUNDS = {"max_samples": st.none() | st.integers(1, 9), "max_bytes": st.none() | st.integers(1, 60)}

@@ -13,8 +13,8 @@ from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import list_outputs, read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 from interleaved_assets.pipeline.status.status import CurrentStages
-from interleaved_assets.pipeline.tasks.webdataset_samples import webdataset_samples
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defects import change_members

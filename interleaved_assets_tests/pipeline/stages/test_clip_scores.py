@@ -25,8 +25,8 @@ from interleaved_assets.model.errors import (
 from interleaved_assets.pipeline.run.one import take_through, take_together
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stage import StageOutcome
+from interleaved_assets.pipeline.stages import clip_scores as score_clip
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.tasks import clip_scores as score_clip
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets.settings.shard_paths import ShardPaths
 from interleaved_assets_tests.defects import replace_model

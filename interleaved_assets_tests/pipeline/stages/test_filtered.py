@@ -14,7 +14,7 @@ from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.tasks.filtered import deciding_tables
+from interleaved_assets.pipeline.stages.filtered import deciding_tables
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.selection import SelectionSettings
@@ -226,7 +226,7 @@ def test_the_decision_reads_no_text(tmp_path: Path) -> None:
     stored.write_bytes(content)
     with pytest.raises(OSError, match="Couldn't deserialize"):
         pq.read_table(stored, columns=["text_content"])
-    rows, scores, _ = deciding_tables(paths(settings), (), (), 2**20)
+    rows, scores, _ = deciding_tables(paths(settings), stage_dag(settings)["filtered"], (), 2**20)
     assert rows.column_names == ["sample_id", "position", "modality", "words"]
     assert rows["words"].to_pylist() == [None, 80_000, None, 2] * 10
     assert scores.num_rows == 10

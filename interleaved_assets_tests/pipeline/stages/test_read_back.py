@@ -17,7 +17,7 @@ from interleaved_assets.io.tar.writer import tar_shard
 from interleaved_assets.model.errors import ReadBackError, ShardError, StorageError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.run.record import OutputFile
-from interleaved_assets.pipeline.tasks.read_back import WrittenSamples
+from interleaved_assets.pipeline.stages.read_back import WrittenSamples
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import failing
 
@@ -198,9 +198,9 @@ def test_in_a_bucket(bucket: str, s3_environment: S3Server) -> None:
 def test_memory_does_not_follow_the_tar(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
-        "from interleaved_assets_tests.pipeline.tasks.test_read_back import JPEG, row, rows\n"
+        "from interleaved_assets_tests.pipeline.stages.test_read_back import JPEG, row, rows\n"
         "from interleaved_assets.io.tar.writer import tar_shard\n"
-        "from interleaved_assets.pipeline.tasks.read_back import WrittenSamples\n"
+        "from interleaved_assets.pipeline.stages.read_back import WrittenSamples\n"
         "from interleaved_assets.pipeline.run.record import OutputFile\n"
         "written = WrittenSamples()\n"
         "with tar_shard(sys.argv[1]) as tar:\n"

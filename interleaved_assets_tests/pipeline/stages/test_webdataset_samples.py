@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from webdataset import tariterators
 
-from interleaved_assets.pipeline.tasks.webdataset_samples import webdataset_samples
+from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
 
 Members = list[tuple[str, bytes]]
 FOUND_AND_REFUSED = 300, 40
@@ -112,8 +112,8 @@ def list_or_error(stream: Any) -> list[tuple[str, dict[str, bytes]]] | str:
 def test_neither_the_library_nor_torch_is_imported() -> None:
     code = (
         "import io, sys\n"
-        "from interleaved_assets.pipeline.tasks.final_tars import write_tars\n"
-        "from interleaved_assets.pipeline.tasks.webdataset_samples import webdataset_samples\n"
+        "from interleaved_assets.pipeline.stages.final_tars import write_tars\n"
+        "from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples\n"
         "list(webdataset_samples(io.BytesIO(bytes(10240))))\n"
         "print(*sorted({'webdataset', 'torch'} & set(sys.modules)))\n"
     )
