@@ -247,7 +247,7 @@ def loaded_by(code: str, watched: Iterable[str], folder: Path) -> set[str]:
 
 
 def test_the_definitions_load_no_model_and_no_client_of_a_store(tmp_path: Path) -> None:
-    watched = [*OTHERS, "zxingcpp", "webdataset", "dagster"]
+    watched = [*OTHERS, "webdataset", "dagster"]
     assert loaded_by(f"import interleaved_assets.definitions, {WORK_OF_STEPS}", watched, tmp_path) == {"dagster"}
     assert [name for name in READS_SHARDS if find_spec(name) is None] == []
 
@@ -260,19 +260,19 @@ def test_help_loads_no_more_than_click(tmp_path: Path) -> None:
 
 # In the order in which one interpreter runs them: what is absent after a command was absent after those before it.
 UNNEEDED = {
-    ("settings",): ("numpy", "pyarrow", "cv2"),
-    ("init",): ("numpy", "pyarrow", "cv2"),
-    ("forget", "--vanished"): ("jinja2", "zxingcpp"),
-    ("status",): ("jinja2", "zxingcpp"),
-    ("run",): ("jinja2", "zxingcpp"),
-    ("what-if", "min_sharpness=1"): ("zxingcpp",),
-    ("report",): ("matplotlib", "zxingcpp"),
+    ("settings",): ("jinja2",),
+    ("init",): ("jinja2",),
+    ("forget", "--vanished"): ("jinja2",),
+    ("status",): ("jinja2",),
+    ("run",): ("matplotlib",),
+    ("what-if", "min_sharpness=1"): ("fasttext",),
+    ("report",): ("matplotlib",),
 }
 
 
 def test_a_command_waits_for_no_import_that_it_does_without(tmp_path: Path) -> None:
     always = ("dagster", "torch", "pandas")
-    watched = sorted({*always}.union(*UNNEEDED.values()))
+    watched = sorted({*always, "pyarrow"}.union(*UNNEEDED.values()))
     code = (
         "import json, sys\n"
         "from interleaved_assets.cli import main\n"
@@ -295,4 +295,4 @@ def test_a_command_waits_for_no_import_that_it_does_without(tmp_path: Path) -> N
         if one in {*always, *unneeded}
     ] == []
     assert [code for code, _ in found] == [0, 0, 2, 0, 0, 1, 1], run.stdout + run.stderr
-    assert {"numpy", "pyarrow"} <= {*found[-1][1]}
+    assert "pyarrow" in found[-1][1]

@@ -9,8 +9,13 @@ from PIL import Image
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import check_pixels
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
-from interleaved_assets.scoring.images.size import TURN_UPRIGHT, exif_orientation, open_header, pillow_result
+from interleaved_assets.scoring.images.size import (
+    DEFAULT_MAX_PIXELS,
+    TURN_UPRIGHT,
+    exif_orientation,
+    open_header,
+    pillow_result,
+)
 
 _GREY: Final = ("1", "L", "LA", "La")
 _WITH_ALPHA: Final = ("LA", "PA", "RGBA")

@@ -28,8 +28,7 @@ from interleaved_assets.model.columns import IMAGE_KEY, ROW_KEY
 from interleaved_assets.model.errors import ImageError, OptionError, error_code, row_error
 from interleaved_assets.model.ledger import empty_ledger, ledger_of
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
-from interleaved_assets.scoring.images.size import image_size
+from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS, image_size
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from interleaved_assets.model.cells import cell_values
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, align_or_reconcile
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
+from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS
 from interleaved_assets.selection.positions import match_scores
 
 

@@ -2,8 +2,8 @@ from .images.decode import BgrImage as BgrImage
 from .protocol.filter import Display as Display
 from .protocol.registry import known_scorers as known_scorers
 from .protocol.registry import register_scorer as register_scorer
+from .protocol.registry import scores_schema as scores_schema
 from .protocol.registry import unregister_scorer as unregister_scorer
-from .protocol.schema import scores_schema as scores_schema
 from .protocol.score import score_images as score_images
 from .protocol.scorer import ABOVE_ZERO as ABOVE_ZERO
 from .protocol.scorer import Range as Range

@@ -17,7 +17,9 @@ from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.protocol.filter import TextFilter
 from interleaved_assets.scoring.protocol.registry import document_columns
+from interleaved_assets.scoring.protocol.score import score_batches
 from interleaved_assets.scoring.protocol.settings import DocumentSettings, ScoringSettings
+from interleaved_assets.scoring.protocol.texts import score_documents
 from interleaved_assets.scoring.scores.ratio import count_words
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.positions import join_scores, reindex_positions
@@ -42,8 +44,6 @@ def document_scores(
     Fields of the documents that are compared are among their columns. The options of the scorers are those of
     ``documents``; the scorers are those that are needed.
     """
-    from interleaved_assets.scoring.protocol.texts import score_documents  # what-if needs no scorer
-
     judges = [judge for name in settings.active_filters() if isinstance(judge := settings.find(name), TextFilter)]
     if not judges:
         return None
@@ -131,8 +131,6 @@ def filter_batch(
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
         StorageError: the storage cannot be reached.
     """
-    from interleaved_assets.scoring.protocol.score import score_batches  # loads OpenCV, which what-if does not need
-
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots
     parts: list[pa.Table] = []

@@ -41,6 +41,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     from interleaved_assets.pipeline.run.many import run_shards
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+    from interleaved_assets.reporting.shard.stored_pictures import draw_pictures
     from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings
 
@@ -55,8 +56,6 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
             else:
                 out.print_line(_nothing_to_make(dataset))
             return 0
-    from interleaved_assets.reporting.shard.stored_pictures import draw_pictures  # not imported if all is current
-
     stages = stage_dag(settings)
     for stage in stages.values():
         stage.prepare(settings)

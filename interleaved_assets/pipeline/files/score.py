@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.files.write_rows import check_target, identity,
 from interleaved_assets.pipeline.run.counts import write_scores
 from interleaved_assets.pipeline.run.stage import Work
 from interleaved_assets.pipeline.stages.normalized import read_options
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.protocol.registry import score_groups
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN

@@ -33,7 +33,6 @@ _IMPORTED: Final = [
     "interleaved_assets.reporting.shard.stored_pictures",
     # modules that the work imports when it begins; one that is not installed is left out
     "pandas",  # pyarrow imports it with the first array that it makes of Python values
-    "zxingcpp",
     "jinja2",
 ]
 """Modules that the process has from which workers are forked. All workers together load them once."""

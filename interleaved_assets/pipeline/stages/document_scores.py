@@ -37,10 +37,10 @@ from interleaved_assets.scoring.protocol.registry import (
     score_files,
     score_groups,
     score_ranges,
+    scores_schema,
     scoring_packages,
     scoring_version,
 )
-from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.scoring.protocol.texts import check_fields, score_documents, text_columns
 from interleaved_assets.scoring.texts.lists import list_versions

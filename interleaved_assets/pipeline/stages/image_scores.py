@@ -36,10 +36,10 @@ from interleaved_assets.scoring.protocol.registry import (
     score_columns,
     score_groups,
     score_ranges,
+    scores_schema,
     scoring_packages,
     scoring_version,
 )
-from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import score_batches
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.settings import SelectionSettings

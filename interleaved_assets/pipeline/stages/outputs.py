@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.stages.names import (
     DOCUMENT_SCORES,
     IMAGE_SCORES,
 )
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import StorageSettings

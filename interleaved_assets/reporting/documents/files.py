@@ -22,8 +22,8 @@ from interleaved_assets.reporting.documents.pages import (
 from interleaved_assets.reporting.figures.facts import ImageKey
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.figures.pictures import BATCH_BYTES
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
-from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.protocol.registry import scores_schema
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection.settings import SelectionSettings

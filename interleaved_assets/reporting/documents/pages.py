@@ -30,7 +30,7 @@ from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.figures.pictures import BATCH_BYTES, shown_thumbnails, with_images
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN, previews
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.settings import Settings, StorageSettings
@@ -149,8 +149,6 @@ def thumbnails_of(scores: pa.Table | None, sample_ids: Sequence[str]) -> dict[Im
 
 def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
     """Return pictures of the images in ``rows``, made from their bytes; none for an image that cannot be decoded."""
-    from interleaved_assets.scoring.images.thumbnail import previews  # imports OpenCV, which the report does not need
-
     images = filter_rows(rows, pc.and_(pc.equal(rows["modality"], "image"), pc.is_valid(rows["binary_content"])))
     made = previews([content.as_buffer() for content in images["binary_content"]])
     return {key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None}

@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.pipeline.status.status import COMPLETE, Status
 from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.wording import text
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.protocol.values import Values
 
 

@@ -15,7 +15,7 @@ from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys, thumbnails_in
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN, thumbnails
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
@@ -42,8 +42,6 @@ def shown_thumbnails(
     missing = scores.filter(pc.and_(scores[THUMBNAIL_COLUMN].is_null(), scores[ERROR_COLUMN].is_null()))
     if not missing.num_rows:
         return found
-    from interleaved_assets.scoring.images.thumbnail import thumbnails  # imports OpenCV
-
     lacking = set(image_keys(missing))
     try:
         for images in _images(lacking, paths, storage):

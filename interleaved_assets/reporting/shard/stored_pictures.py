@@ -26,7 +26,7 @@ from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.figures.pictures import shown_thumbnails
 from interleaved_assets.reporting.shard.report import plots_url, shard_report
 from interleaved_assets.reporting.shard.tiles import choose_pictures, compared_texts, tiles_of
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.selection.settings import selection_version
 from interleaved_assets.settings import Settings
 

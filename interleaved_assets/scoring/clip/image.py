@@ -13,8 +13,8 @@ from torchvision.transforms import Compose
 from interleaved_assets.scoring.clip.samples import Pixels
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import Reduction, check_pixels, decode_opened, one_image
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.images.size import (
+    DEFAULT_MAX_PIXELS,
     TURN_UPRIGHT,
     displayed_size,
     exif_orientation,

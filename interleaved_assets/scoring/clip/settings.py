@@ -5,7 +5,7 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
+from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.protocol.filter import Bound, Bounds, ImageFilter, settings_of, with_bounds
 from interleaved_assets.scoring.protocol.registry import BUILT_IN
 from interleaved_assets.scoring.protocol.scorer import taken_columns

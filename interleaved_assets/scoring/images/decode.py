@@ -24,9 +24,8 @@ from PIL import Image
 
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, png_chunks
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff, raw_pixels
-from interleaved_assets.scoring.images.size import exif_orientation, open_header, pillow_result
+from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS, exif_orientation, open_header, pillow_result
 
 BgrImage = MatLike
 """Height x width x 3, uint8, the channels blue, green, red: OpenCV's order."""

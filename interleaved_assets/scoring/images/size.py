@@ -9,11 +9,12 @@ from PIL import Image, UnidentifiedImageError
 
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, icon_image, png_chunks
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff
 
 T = TypeVar("T")
 
+DEFAULT_MAX_PIXELS: Final = 89_478_485
+"""Pixels above which an image is refused: Pillow's own limit for a decompression bomb, 256 MiB as RGB."""
 _HEADER_BYTES: Final = 4096
 
 Image.init()

@@ -15,6 +15,8 @@ from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import BgrImage, decode_image, one_image
 from interleaved_assets.scoring.images.decoders import decoders_for_threads
 
+THUMBNAIL_COLUMN: Final = "thumbnail"
+"""Column of the scorer ``thumbnail``: a small picture as a JPEG."""
 SIDE: Final = 128
 """Longest side in pixels."""
 PREVIEW_SIDE: Final = 320

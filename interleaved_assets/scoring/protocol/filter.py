@@ -6,15 +6,13 @@ maximum, both included unless ``open_maximum`` is set.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, create_model
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from interleaved_assets.scoring.protocol.values import Values
+from interleaved_assets.scoring.protocol.values import Values
 
 Scale = Literal["linear", "log", "any"]
 
@@ -27,9 +25,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class SampleCounts(NamedTuple):
     """Counts of what the filters applied so far left of each sample: arrays with one element per sample."""
 
-    images: "NDArray[np.int64]"
-    texts: "NDArray[np.int64]"
-    words: "NDArray[np.int64]"
+    images: NDArray[np.int64]
+    texts: NDArray[np.int64]
+    words: NDArray[np.int64]
     """Words in all texts of the sample, split on white space."""
 
 
@@ -117,7 +115,7 @@ class ImageFilter:
 
     name: str
     columns: tuple[str, ...]
-    combine: "Callable[..., Values] | None" = None
+    combine: Callable[..., Values] | None = None
     open_maximum: bool = False
     error_columns: tuple[str, ...] = ("score_error",)
     if_scored: bool = False
@@ -126,7 +124,7 @@ class ImageFilter:
     maximum: Bound | None = field(default=None, kw_only=True)
     display: Display | None = field(default=None, kw_only=True)
 
-    def value(self, columns: "list[Values]") -> "Values":
+    def value(self, columns: list[Values]) -> Values:
         """Return the value that is compared, from the values of :attr:`columns`."""
         return columns[0] if self.combine is None else self.combine(*columns)
 
@@ -143,7 +141,7 @@ class SampleFilter:
     """
 
     name: str
-    measure: "Callable[[SampleCounts], Values]"
+    measure: Callable[[SampleCounts], Values]
     open_maximum: bool = False
     version: int = 1
     minimum: Bound | None = field(default=None, kw_only=True)
@@ -177,10 +175,8 @@ class TextFilter:
 Filter = ImageFilter | SampleFilter | TextFilter
 
 
-def outside(judge: Filter, values: "Values", bounds: Bounds) -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
+def outside(judge: Filter, values: Values, bounds: Bounds) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which values are below the minimum, and which above the maximum; NaN is neither."""
-    import numpy as np
-
     below = values < (-np.inf if bounds.minimum is None else bounds.minimum)
     if bounds.maximum is None:
         return below, np.zeros(len(values), dtype=bool)

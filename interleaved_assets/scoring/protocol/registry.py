@@ -5,6 +5,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from interleaved_assets.model.columns import Column
 from interleaved_assets.scoring.protocol.scorer import (
     ERROR_COLUMN,
@@ -70,10 +72,26 @@ def _in_table(settings: "ScorerSettings") -> tuple[Scorer, ...]:
 
 
 def score_columns(settings: "ScorerSettings") -> tuple[Column, ...]:
-    """Return the columns of the table of image scores or of document scores. It does not import pyarrow."""
+    """Return the columns of the table of image scores or of document scores."""
     measured = (column for scorer in _in_table(settings) for column in scorer.described_columns())
     error = "'code: detail' of a row that could not be measured, else null (docs/errors.md)."
     return (*KEY_COLUMNS, *measured, Column(ERROR_COLUMN, "string", meaning=error))
+
+
+def scores_schema(settings: "ScorerSettings") -> pa.Schema:
+    """Return the schema of the table of image scores or of document scores under these settings.
+
+    The tables are those of :func:`~interleaved_assets.scoring.protocol.score.score_images` and
+    :func:`~interleaved_assets.scoring.protocol.texts.score_documents`.
+    """
+    given = {name: dtype for scorer in chosen_scorers(settings) for name, dtype in scorer.columns.items()}
+    types = {name: given.get(name, dtype) for name, dtype, *_ in score_columns(settings)}
+    return pa.schema(
+        [
+            pa.field(name, pa.type_for_alias(types[name]) if isinstance(types[name], str) else types[name], nullable)
+            for name, _, nullable, _ in score_columns(settings)
+        ]
+    )
 
 
 def score_groups(settings: "ScorerSettings") -> dict[str, tuple[str, ...]]:

@@ -17,10 +17,9 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import BgrImage, decode_opened, decode_plain, one_image
 from interleaved_assets.scoring.images.decoders import decoders_for_threads
-from interleaved_assets.scoring.images.options import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.images.size import aspect_ratio, displayed_size, image_size, open_header
-from interleaved_assets.scoring.protocol.registry import PreparedScorer, prepare_scorers
-from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
+from interleaved_assets.scoring.protocol.registry import PreparedScorer, prepare_scorers, scores_schema
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 
 _NO_SIZE: Final = (None, None, None)

@@ -3,25 +3,23 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.scoring.images.containers import Buffer
+from interleaved_assets.scoring.images.decode import BgrImage
 from interleaved_assets.scoring.protocol.filter import Filter
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.images.containers import Buffer
-    from interleaved_assets.scoring.images.decode import BgrImage
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.texts.batch import TextBatch
 
 Measured = float | int | str | bool | bytes | tuple[float | int | str | bool | bytes | None, ...]
-MeasureFunction = Callable[["BgrImage"], Measured] | Callable[["Buffer"], Measured]
+MeasureFunction = Callable[[BgrImage], Measured] | Callable[[Buffer], Measured]
 """Measures one decoded image, or its bytes: returns one value, or a tuple with one per column; raises ImageError on
 failure."""
-MeasureTexts = Callable[["TextBatch"], "Sequence[np.ndarray | pa.Array]"]
+MeasureTexts = Callable[[TextBatch], Sequence[np.ndarray | pa.Array]]
 """Measures the documents and texts of a batch: returns one array of rows for each column."""
 Section = Literal["scoring", "documents", "clip", "selection"]
 
@@ -61,8 +59,8 @@ class Scorer:
         columns: the columns it fills, with their types, or the names that Arrow has for these, such as ``double``.
         prepare: returns the measuring function for the settings. Called once per table, before any image is read; it
             loads models, and raises if a library is missing. The function it returns is called by many threads. Import
-            measuring libraries inside it: processes that decode no image import the scorers for the settings. None for
-            scores that are measured elsewhere: the size of an image, and those of CLIP and of samples. For the section
+            a library that takes long inside it: every command imports the scorers for the settings. None for scores
+            that are measured elsewhere: the size of an image, and those of CLIP and of samples. For the section
             ``documents`` the function measures a whole batch of texts (:data:`MeasureTexts`), else one image
             (:data:`MeasureFunction`).
         version: increased when the same image gets another score, so that stored scores count as stale.
@@ -94,8 +92,8 @@ class Scorer:
     """
 
     name: str
-    columns: "Mapping[str, pa.DataType | str]"
-    prepare: "Callable[[Any], Any] | None" = None
+    columns: Mapping[str, pa.DataType | str]
+    prepare: Callable[[Any], Any] | None = None
     version: int = field(default=1, kw_only=True)
     packages: tuple[str, ...] = field(default=(), kw_only=True)
     ranges: Mapping[str, Range] = field(default_factory=dict, kw_only=True)
@@ -105,7 +103,7 @@ class Scorer:
     about: str = field(default="", kw_only=True)
     options: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, kw_only=True)
     fields: tuple[str, ...] = field(default=(), kw_only=True)
-    needs: "Callable[[Any], Sequence[str]]" = field(default=lambda _: (), kw_only=True)
+    needs: Callable[[Any], Sequence[str]] = field(default=lambda _: (), kw_only=True)
     files: tuple[str, ...] = field(default=(), kw_only=True)
     of_documents: tuple[str, ...] = field(default=(), kw_only=True)
     of_whole: bool = field(default=False, kw_only=True)

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
-from interleaved_assets.scoring.images.options import DEFAULT_MAX_PIXELS
+from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS
 from interleaved_assets.scoring.protocol.registry import BUILT_IN, known_scorers
 from interleaved_assets.scoring.protocol.scorer import Section
 

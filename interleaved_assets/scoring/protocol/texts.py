@@ -13,8 +13,13 @@ from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.scoring.protocol.long_texts import parts_of, text_bytes
-from interleaved_assets.scoring.protocol.registry import PreparedScorer, document_fields, needed_fields, prepare_scorers
-from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.registry import (
+    PreparedScorer,
+    document_fields,
+    needed_fields,
+    prepare_scorers,
+    scores_schema,
+)
 from interleaved_assets.scoring.protocol.settings import DocumentSettings
 from interleaved_assets.scoring.texts.batch import TextBatch
 

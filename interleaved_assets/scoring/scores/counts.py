@@ -1,19 +1,15 @@
 """Images and words that earlier filters left of a sample, as bounds on whole samples."""
 
-from typing import TYPE_CHECKING
-
 from interleaved_assets.scoring.protocol.filter import Bound, Display, SampleCounts, SampleFilter
 from interleaved_assets.scoring.protocol.scorer import Scorer, register_scorer
-
-if TYPE_CHECKING:
-    from interleaved_assets.scoring.protocol.values import Values
+from interleaved_assets.scoring.protocol.values import Values
 
 
-def _images(samples: SampleCounts) -> "Values":
+def _images(samples: SampleCounts) -> Values:
     return samples.images.astype(float)
 
 
-def _words(samples: SampleCounts) -> "Values":
+def _words(samples: SampleCounts) -> Values:
     return samples.words.astype(float)
 
 

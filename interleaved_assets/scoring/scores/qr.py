@@ -5,31 +5,26 @@
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
+import cv2
+import numpy as np
+import zxingcpp
+from numpy.typing import NDArray
 from pydantic import Field
 
 from interleaved_assets.model.errors import ImageError, MissingDependency, OptionError, row_error
+from interleaved_assets.scoring.images.decode import BgrImage
 from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
 from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Range, Scorer, register_scorer
 
-if TYPE_CHECKING:
-    import numpy as np
-    import zxingcpp
-    from numpy.typing import NDArray
-
-    from interleaved_assets.scoring.images.decode import BgrImage
-    from interleaved_assets.scoring.protocol.settings import ScoringSettings
-
-    Quadrilateral = NDArray[np.float32]
-    """Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""
-
-
+Quadrilateral = NDArray[np.float32]
+"""Four corners in pixels, x to the right and y down, in order around the code; shape 4 x 2, float32."""
 QrDetector = Literal["zxing+aruco", "opencv", "zbar"]
 DEFAULT_DETECTOR: Final[QrDetector] = "zxing+aruco"
 
 
-def qr_area_ratio(image: "BgrImage", detector: QrDetector = DEFAULT_DETECTOR) -> float:
+def qr_area_ratio(image: BgrImage, detector: QrDetector = DEFAULT_DETECTOR) -> float:
     """Return the area of all QR codes in the image ÷ area of the image, 0 (none found) to 1.
 
     The area of a code is that of the quadrilateral of its outer corners, without the quiet zone.
@@ -41,15 +36,13 @@ def qr_area_ratio(image: "BgrImage", detector: QrDetector = DEFAULT_DETECTOR) ->
     Raises:
         ImageError: ``scorer_failed``, the detector failed on this image, so codes may have been missed.
     """
-    import cv2
-
     height, width = image.shape[:2]
     covered = sum(cv2.contourArea(corners) for corners in qr_detector(detector)(image))
     # corners are estimates and may be outside the image
     return min(1.0, covered / (width * height))
 
 
-def qr_detector(name: QrDetector) -> "Callable[[BgrImage], list[Quadrilateral]]":
+def qr_detector(name: QrDetector) -> Callable[[BgrImage], list[Quadrilateral]]:
     """Return the function that finds codes; raise now if its library is missing, before any image is read.
 
     Raises:
@@ -63,16 +56,12 @@ def qr_detector(name: QrDetector) -> "Callable[[BgrImage], list[Quadrilateral]]"
     return _DETECTORS[name]
 
 
-def find_with_zxing_and_aruco(image: "BgrImage") -> "list[Quadrilateral]":
+def find_with_zxing_and_aruco(image: BgrImage) -> list[Quadrilateral]:
     """Return codes that zxing-cpp reads, and its unreadable detections that ``QRCodeDetectorAruco`` confirms.
 
     OpenCV runs only on the few images where zxing-cpp reports an unreadable code: on pages of text most of these are
     not QR codes. A code that OpenCV finds counts if it overlaps an unreadable code and no code that was read.
     """
-    import cv2
-    import numpy as np
-    import zxingcpp
-
     found = zxingcpp.read_barcodes(
         # zxing-cpp converts colour to grey too, at twice the cost
         cv2.cvtColor(image, cv2.COLOR_BGR2GRAY),
@@ -95,19 +84,14 @@ def find_with_zxing_and_aruco(image: "BgrImage") -> "list[Quadrilateral]":
     return readable + confirmed
 
 
-def _overlap(one: "Quadrilateral", other: "Quadrilateral") -> bool:
-    import cv2
-
+def _overlap(one: Quadrilateral, other: Quadrilateral) -> bool:
     # hulls, since the corners of an unreadable code may come in any order
     common, _ = cv2.intersectConvexConvex(cv2.convexHull(one), cv2.convexHull(other))
     return common > 0
 
 
-def find_with_opencv(image: "BgrImage") -> "list[Quadrilateral]":
+def find_with_opencv(image: BgrImage) -> list[Quadrilateral]:
     """Find codes with OpenCV's ``QRCodeDetector``, without decoding, since decoding raises on many real images."""
-    import cv2
-    import numpy as np
-
     try:
         found, corners = cv2.QRCodeDetector().detectMulti(image)
     except cv2.error as error:
@@ -115,19 +99,14 @@ def find_with_opencv(image: "BgrImage") -> "list[Quadrilateral]":
     return [np.asarray(code, dtype=np.float32) for code in corners] if found else []
 
 
-def find_with_zbar(image: "BgrImage") -> "list[Quadrilateral]":
+def find_with_zbar(image: BgrImage) -> list[Quadrilateral]:
     """Find codes with ZBar, which reads them."""
-    import cv2
-    import numpy as np
-
     pyzbar = _pyzbar()
     found = pyzbar.decode(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), symbols=[pyzbar.ZBarSymbol.QRCODE])
     return [np.array(code.polygon, dtype=np.float32) for code in found]
 
 
-def _corners(position: "zxingcpp.Position") -> "Quadrilateral":
-    import numpy as np
-
+def _corners(position: zxingcpp.Position) -> Quadrilateral:
     corners = position.top_left, position.top_right, position.bottom_right, position.bottom_left
     return np.array([(corner.x, corner.y) for corner in corners], dtype=np.float32)
 
@@ -144,14 +123,14 @@ def _pyzbar() -> ModuleType:
     return pyzbar
 
 
-_DETECTORS: Final[dict[str, "Callable[[BgrImage], list[Quadrilateral]]"]] = {
+_DETECTORS: Final[dict[str, Callable[[BgrImage], list[Quadrilateral]]]] = {
     "zxing+aruco": find_with_zxing_and_aruco,
     "opencv": find_with_opencv,
     "zbar": find_with_zbar,
 }
 
 
-def _prepare(settings: "ScoringSettings") -> MeasureFunction:
+def _prepare(settings: Any) -> MeasureFunction:
     detector = settings.qr_detector
     qr_detector(detector)
     return lambda image: qr_area_ratio(image, detector)

@@ -1,39 +1,31 @@
 """Image-to-text ratio of a sample: images per word. Selection measures it on the rows that earlier filters left."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from interleaved_assets.scoring.protocol.filter import Bound, Display, SampleCounts, SampleFilter
 from interleaved_assets.scoring.protocol.scorer import Scorer, register_scorer
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from interleaved_assets.scoring.protocol.values import Values
+from interleaved_assets.scoring.protocol.values import Values
 
 
-def count_words(texts: "pa.Array | pa.ChunkedArray") -> "pa.Array":
+def count_words(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Count the words in each text, split on white space as ``str.split()`` does; int64, null for null."""
-    import pyarrow as pa
-
     # this takes half the time of Arrow's utf8_split_whitespace, which builds lists of words
     return pa.array([None if text is None else len(text.split()) for text in texts.to_pylist()], pa.int64())
 
 
-def image_text_ratio(images: "NDArray[np.int64]", words: "NDArray[np.int64]") -> "Values":
+def image_text_ratio(images: NDArray[np.int64], words: NDArray[np.int64]) -> Values:
     """Return images ÷ max(words, 1) per sample, float64; a sample without words counts as one word.
 
     Args:
         images: number of images of each sample.
         words: number of words in all texts of each sample.
     """
-    import numpy as np
-
     return np.asarray(images / np.maximum(words, 1), dtype=np.float64)
 
 
-def _ratio(samples: SampleCounts) -> "Values":
+def _ratio(samples: SampleCounts) -> Values:
     return image_text_ratio(samples.images, samples.words)
 
 

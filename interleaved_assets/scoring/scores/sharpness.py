@@ -1,12 +1,12 @@
 """Sharpness: the variance of the Laplacian. Edges make it large, blur makes it small."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import cv2
+
+from interleaved_assets.scoring.images.decode import BgrImage
 from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
 from interleaved_assets.scoring.protocol.scorer import MeasureFunction, Range, Scorer, register_scorer
-
-if TYPE_CHECKING:
-    from interleaved_assets.scoring.images.decode import BgrImage
 
 # Rows per strip. The Laplacian of a whole image is twice the image's size; allocating it for each image causes page
 # faults that cost more than the arithmetic (1000 x 800 pixels with decoding and QR search: 10.3 ms, in strips 8.4 ms).
@@ -15,7 +15,7 @@ SIDE: Final = 256
 """Short side in pixels to which an image is reduced for :func:`sharpness_256`."""
 
 
-def sharpness(image: "BgrImage") -> float:
+def sharpness(image: BgrImage) -> float:
     """Return the variance of the Laplacian over all pixels and channels, in grey levels squared; 0 for uniform colour.
 
     This is the definition of NeMo Curator's blur filter, ``cv2.Laplacian(image, cv2.CV_64F).var()``, so its threshold
@@ -28,8 +28,6 @@ def sharpness(image: "BgrImage") -> float:
     Args:
         image: height x width x 3, uint8, blue-green-red (a grey image, height x width, works as well).
     """
-    import cv2
-
     height = image.shape[0]
     total = squares = 0.0
     for top in range(0, height, _STRIP_ROWS):
@@ -43,26 +41,22 @@ def sharpness(image: "BgrImage") -> float:
     return max(0.0, squares / image.size - (total / image.size) ** 2)
 
 
-def sharpness_grey(image: "BgrImage") -> float:
+def sharpness_grey(image: BgrImage) -> float:
     """Return the variance of the Laplacian of the grey image: the usual definition in papers, and cheaper.
 
     Noise of single colour channels averages out, so values are lower than those of :func:`sharpness`, for colour noise
     less than half. The two need different thresholds.
     """
-    import cv2
-
     return sharpness(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY))
 
 
-def sharpness_256(image: "BgrImage") -> float:
+def sharpness_256(image: BgrImage) -> float:
     """Return the :func:`sharpness` of the image, reduced to a short side of 256 pixels by area averaging if larger.
 
     Enlarging an image lowers the variance of the Laplacian, since the same edge spreads over more pixels, so one
     threshold does not fit images of several resolutions. At a fixed size, an image and its enlargement have nearly the
     same value. See docs/sharpness.md for the threshold.
     """
-    import cv2
-
     height, width = image.shape[:2]
     scale = SIDE / min(height, width)
     if scale < 1:

@@ -1,27 +1,23 @@
 """The size of an image, which every table of scores has; it is known once the image is decoded."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
 
 from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
 from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer, register_scorer
-
-if TYPE_CHECKING:
-    from interleaved_assets.scoring.protocol.values import Values
+from interleaved_assets.scoring.protocol.values import Values
 
 LARGEST_SIDE: Final = 2**31 - 1
 """Most pixels of a side that a bound may name."""
 _PIXELS: Final = {"ge": 1, "le": LARGEST_SIDE}
 
 
-def _smaller(first: "Values", second: "Values") -> "Values":
-    import numpy as np
-
+def _smaller(first: Values, second: Values) -> Values:
     return np.minimum(first, second)
 
 
-def _larger(first: "Values", second: "Values") -> "Values":
-    import numpy as np
-
+def _larger(first: Values, second: Values) -> Values:
     return np.maximum(first, second)
 
 

@@ -1,25 +1,18 @@
 """Shares of characters of some kinds, and characters and phrases that code and templates leave behind."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.texts import characters
+from interleaved_assets.scoring.texts.batch import TextBatch, share
+from interleaved_assets.scoring.texts.lines import blank_runs, count_places, find_phrase, stripped_lines
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-    from interleaved_assets.scoring.texts import characters
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.lines import blank_runs, count_places, find_phrase, stripped_lines
-
-    def share_of(name: int) -> "np.ndarray":
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
+    def share_of(name: int) -> np.ndarray:
         return share(batch.count_rows(characters.is_of(batch.classes, name)), batch.characters)
 
     braces = batch.codes == ord("{")
@@ -34,10 +27,6 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     )
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
-    return _measure
-
-
 register_scorer(
     Scorer(
         "characters",
@@ -49,7 +38,7 @@ register_scorer(
             "lorem_ipsum": "int64",
             "blank_runs": "double",
         },
-        _prepare,
+        lambda _: _measure,
         about="shares of kinds of characters",
         ranges={
             "upper_case": Range(0, 1),

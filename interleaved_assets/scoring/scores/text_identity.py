@@ -1,27 +1,21 @@
 """Identities of documents and texts, by which a later step can find repeated ones. No filter compares them."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import xxhash
 
 from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Scorer, register_scorer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
-
+from interleaved_assets.scoring.texts.batch import TextBatch
 
 _PIECE: Final = 2**20
 """Characters whose words are listed at once."""
 
 
-def _prepare(settings: "DocumentSettings") -> MeasureTexts:
-    def measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-        import pyarrow as pa
-
+def _prepare(settings: Any) -> MeasureTexts:
+    def measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
         urls = batch.field(settings.url_field)
         found: list[str | None] = [None] * (batch.documents + batch.texts)
         if urls is not None:
@@ -32,7 +26,7 @@ def _prepare(settings: "DocumentSettings") -> MeasureTexts:
     return measure
 
 
-def _text_hashes(batch: "TextBatch") -> list[str | None]:
+def _text_hashes(batch: TextBatch) -> list[str | None]:
     """Return the hash of the words of each row, in lower case with single spaces between them; None without words."""
     found: list[str | None] = [None] * (batch.documents + batch.texts)
     words = [_spaced_words(text.lower()) for text in batch.contents.to_pylist()]
@@ -60,8 +54,6 @@ def _spaced_words(text: str) -> str:
 
 
 def _hash(text: str) -> str | None:
-    import xxhash
-
     return xxhash.xxh3_128_hexdigest(text.encode()) if text else None
 
 

@@ -4,21 +4,17 @@ The model is licensed CC BY-SA 3.0. Nothing is downloaded: the file of the insta
 """
 
 import functools
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from interleaved_assets.model.errors import MissingDependency, how_to_install
 from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.texts.batch import TextBatch
 
 UNDETERMINED: Final = "und"
 """ISO 639's code for a text whose language is not known."""
@@ -56,10 +52,7 @@ def language_of(text: str) -> tuple[str, float]:
     return labels[0].removeprefix(_LABEL), min(float(probabilities[0]), 1.0)
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-    import numpy as np
-    import pyarrow as pa
-
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
     starts = batch.rows_from(batch.document_starts, batch.starts)
     ends = batch.rows_from(batch.document_ends, batch.ends)
     text = batch.text
@@ -67,7 +60,7 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     return pa.array([language for language, _ in found], pa.string()), np.array([one for _, one in found], dtype=float)
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
+def _prepare(_settings: Any) -> MeasureTexts:
     language_model()
     return _measure
 

@@ -1,17 +1,15 @@
 """FineWeb's rules on the lines of a document (arXiv 2406.17557), as datatrove applies them."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.texts.batch import TextBatch, share
+from interleaved_assets.scoring.texts.lines import filled_lines, repeated_spans
+from interleaved_assets.scoring.texts.words import words_of
 
 LAST_MARKS: Final = ".!?…。！？।॥؟۔።"
 """Marks that end a sentence: of Latin, Greek and Cyrillic, Chinese and Japanese, Hindi, Arabic, Urdu and Amharic."""
@@ -25,17 +23,11 @@ _COLUMNS: Final = {
 }
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.lines import filled_lines, repeated_spans
-    from interleaved_assets.scoring.texts.words import words_of
-
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
     starts, ends, document = filled_lines(batch)
     marks = np.frombuffer(LAST_MARKS.encode("utf-32-le"), dtype=np.uint32)
 
-    def per_document(of_lines: "np.ndarray") -> "np.ndarray":
+    def per_document(of_lines: np.ndarray) -> np.ndarray:
         return np.bincount(document, weights=of_lines, minlength=batch.documents)
 
     lines = per_document(np.ones(len(starts)))
@@ -49,15 +41,11 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     return [batch.documents_only(values) for values in found]
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
-    return _measure
-
-
 register_scorer(
     Scorer(
         "lines",
         dict.fromkeys(_COLUMNS, "double"),
-        _prepare,
+        lambda _: _measure,
         about="FineWeb's rules on lines, of documents only",
         ranges={name: Range(low=0) if name == "newlines_per_word" else Range(0, 1) for name in _COLUMNS},
         meanings=_COLUMNS,

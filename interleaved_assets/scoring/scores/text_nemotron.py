@@ -4,18 +4,22 @@ They follow ``nemo_curator/stages/nemotron_cc_mm/text_filters.py`` of the branch
 NVIDIA-NeMo/Curator, and differ from Gopher's rules in the scorer ``quality``.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.texts.batch import TextBatch, share
+from interleaved_assets.scoring.texts.lines import (
+    document_of,
+    ellipses,
+    end_with_ellipsis,
+    repeated_spans,
+    stripped_lines,
+)
+from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
 
 _BULLETS: Final = "-*•·‣▪◦–—"
 _STOP_WORDS: Final = frozenset({"the", "be", "to", "of", "and", "that", "have", "with"})
@@ -34,19 +38,7 @@ _COLUMNS: Final = {
 _SHARES: Final = ("latin_letter_words", "bulleted_lines", "cut_lines", "same_lines")
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.lines import (
-        document_of,
-        ellipses,
-        end_with_ellipsis,
-        repeated_spans,
-        stripped_lines,
-    )
-    from interleaved_assets.scoring.texts.words import words_of
-
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
     words = words_of(batch)
     symbols = batch.count(batch.codes == ord("#")) + batch.count(batch.codes == ord("&")) + ellipses(batch)
     latin = (batch.codes | np.uint32(ord(" "))) - np.uint32(ord("a")) < np.uint32(26)
@@ -54,7 +46,7 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     document = document_of(batch, starts)
     bullets = np.frombuffer(_BULLETS.encode("utf-32-le"), dtype=np.uint32)
 
-    def lines(marked: "np.ndarray") -> "np.ndarray":
+    def lines(marked: np.ndarray) -> np.ndarray:
         return np.bincount(document[marked], minlength=batch.documents)
 
     count = np.bincount(document, minlength=batch.documents)
@@ -71,12 +63,8 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     return [batch.documents_only(values) for values in found]
 
 
-def _stop_words(batch: "TextBatch") -> "np.ndarray":
+def _stop_words(batch: TextBatch) -> np.ndarray:
     """Return how many of the stop words each document has."""
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
-
     words = words_of(batch)
     places, which = find_hashes(words.lower_hashes, hashes_of(_STOP_WORDS))
     present = np.zeros((batch.documents, len(_STOP_WORDS)), dtype=bool)
@@ -84,15 +72,11 @@ def _stop_words(batch: "TextBatch") -> "np.ndarray":
     return present.sum(axis=1)
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
-    return _measure
-
-
 register_scorer(
     Scorer(
         "nemotron",
         {**dict.fromkeys(_COLUMNS, "double"), "stop_words_in_any_case": "int64"},
-        _prepare,
+        lambda _: _measure,
         about="the rules of NVIDIA's pipeline on words and lines, of documents only",
         ranges={
             **{name: Range(0, 1) if name in _SHARES else Range(low=0) for name in _COLUMNS},

@@ -3,21 +3,21 @@
 Its words are in lower case and without special characters at their ends.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
 from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import Numbers, TextBatch
-    from interleaved_assets.scoring.texts.repeats import Repeats
+from interleaved_assets.scoring.texts.batch import Numbers, TextBatch, share
+from interleaved_assets.scoring.texts.characters import MARK, WORD_PART, is_of
+from interleaved_assets.scoring.texts.hashes import SpanHashes, mixed
+from interleaved_assets.scoring.texts.lines import count_places
+from interleaved_assets.scoring.texts.lists import STOP_WORDS, words_in
+from interleaved_assets.scoring.texts.repeats import Repeats, find_repeats, sum_of_largest
+from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, plain_words_of, span_hashes, spans_of
 
 _WORDS: Final = 5
 _CHARACTERS: Final = 10
@@ -35,14 +35,7 @@ _COLUMNS: Final = {
 }
 
 
-def _punctuation(batch: "TextBatch") -> "np.ndarray":
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.characters import MARK, WORD_PART, is_of
-    from interleaved_assets.scoring.texts.lines import count_places
-    from interleaved_assets.scoring.texts.words import spans_of
-
+def _punctuation(batch: TextBatch) -> np.ndarray:
     is_part = is_of(batch.classes, WORD_PART)
     marks = batch.with_totals(batch.count_class(MARK))
     tokens = marks + batch.with_totals(count_places(batch, spans_of(is_part)[0]))
@@ -50,26 +43,15 @@ def _punctuation(batch: "TextBatch") -> "np.ndarray":
     return np.where(is_text & (tokens < _FEWEST_TOKENS) & (tokens > 0), 1.0, share(marks, tokens))
 
 
-def _listed(batch: "TextBatch", words: frozenset[str]) -> "np.ndarray":
+def _listed(batch: TextBatch, words: frozenset[str]) -> np.ndarray:
     """Return the share of the words of each row that are in the list."""
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, plain_words_of
-
     plain = plain_words_of(batch)
     places, _ = find_hashes(plain.lower_hashes, hashes_of(words))
     listed = np.bincount(plain.text[places], minlength=batch.texts)
     return share(batch.with_totals(listed), batch.with_totals(plain.per_text))
 
 
-def _repeated_words(batch: "TextBatch") -> "np.ndarray":
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.hashes import SpanHashes, mixed
-    from interleaved_assets.scoring.texts.repeats import find_repeats
-    from interleaved_assets.scoring.texts.words import plain_words_of
-
+def _repeated_words(batch: TextBatch) -> np.ndarray:
     words = plain_words_of(batch)
     runs = SpanHashes(mixed(words.lower_hashes)).of_length(_WORDS)
     places = np.arange(len(runs))
@@ -84,12 +66,7 @@ def _repeated_words(batch: "TextBatch") -> "np.ndarray":
     return batch.rows_from(*found)
 
 
-def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.repeats import find_repeats
-    from interleaved_assets.scoring.texts.words import span_hashes
-
+def _repeated_characters(batch: TextBatch) -> np.ndarray:
     runs = span_hashes(batch).of_length(_CHARACTERS)
     of_documents = np.maximum(batch.document_ends - batch.document_starts - _CHARACTERS + 1, 0)
     repeats = find_repeats(runs, _counts_within(batch.document_starts, of_documents, np.arange(len(runs))))
@@ -101,24 +78,18 @@ def _repeated_characters(batch: "TextBatch") -> "np.ndarray":
     return batch.rows_from(share_in_documents, _share_of_largest(repeats, of_texts))
 
 
-def _counts_within(starts: "Numbers", lengths: "Numbers", places: "Numbers") -> "Numbers":
+def _counts_within(starts: Numbers, lengths: Numbers, places: Numbers) -> Numbers:
     """Return how many ascending ``places`` are in the first span, between it and the second, in that, and so on."""
-    import numpy as np
-
     edges = np.column_stack([starts, starts + lengths]).ravel()
     np.maximum.accumulate(edges, out=edges)  # an empty span may begin anywhere
     return np.diff(np.searchsorted(places, edges), append=len(places))
 
 
-def _share_of_largest(repeats: "Repeats", total: "Numbers") -> "np.ndarray":
+def _share_of_largest(repeats: Repeats, total: Numbers) -> np.ndarray:
     """Return the share of the runs that are in the largest groups: as many as the square root of all kinds.
 
     The owners are those of :func:`_counts_within`: every second one is a span.
     """
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.repeats import sum_of_largest
-
     within = repeats.owners & 1 == 0
     owners, sizes = repeats.owners[within] >> 1, repeats.sizes[within]
     count = np.bincount(owners, minlength=len(total))
@@ -127,14 +98,11 @@ def _share_of_largest(repeats: "Repeats", total: "Numbers") -> "np.ndarray":
     return sum_of_largest(owners, sizes, most) / np.maximum(total, 1)
 
 
-def _prepare(settings: "DocumentSettings") -> MeasureTexts:
-    from interleaved_assets.scoring.texts.lists import STOP_WORDS, words_in
-    from interleaved_assets.scoring.texts.words import plain_words_of
-
+def _prepare(settings: Any) -> MeasureTexts:
     stop_words = STOP_WORDS if settings.stop_words is None else words_in(settings.stop_words, "documents.stop_words")
     flagged = words_in(settings.flagged_words, "documents.flagged_words")
 
-    def measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+    def measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
         return (
             batch.with_totals(plain_words_of(batch).per_text),
             _punctuation(batch),

@@ -1,17 +1,15 @@
 """Personal data in texts: e-mail addresses, telephone numbers, IPv4 addresses and US social security numbers."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.texts.characters import DIGIT
+from interleaved_assets.scoring.texts.personal_data import count_replaced, has_personal_data, redacted
 
 _COLUMNS: Final = {"emails": "[EMAIL]", "phones": "[PHONE]", "ip_addresses": "[IP_ADDRESS]", "ssns": "[SSN]"}
 """The columns, and what the rewriting function puts in place of what they count."""
@@ -26,14 +24,8 @@ _MEANINGS: Final = {
 }
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
     """Count what the function ``redact_personal_data`` would replace."""
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.texts.characters import DIGIT
-    from interleaved_assets.scoring.texts.personal_data import count_replaced, has_personal_data, redacted
-
     # every pattern needs an @ or at least four digits, which most texts lack
     likely = np.flatnonzero((batch.count(batch.codes == ord("@")) > 0) | (batch.count_class(DIGIT) >= _FEWEST_DIGITS))
     texts = batch.contents.take(pa.array(likely))
@@ -49,15 +41,11 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     return columns
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
-    return _measure
-
-
 register_scorer(
     Scorer(
         "personal_data",
         dict.fromkeys(_COLUMNS, "int64"),
-        _prepare,
+        lambda _: _measure,
         about="e-mail addresses, telephone, IP and social security numbers",
         ranges=dict.fromkeys(_COLUMNS, Range(low=0)),
         meanings=_MEANINGS,

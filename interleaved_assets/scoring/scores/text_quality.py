@@ -1,17 +1,16 @@
 """Gopher's rules on the words and lines of a document (arXiv 2112.11446, section A.1.1), as datatrove applies them."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.texts import characters
+from interleaved_assets.scoring.texts.batch import TextBatch, share
+from interleaved_assets.scoring.texts.lines import ellipses, line_marks
+from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
 
 STOP_WORDS: Final = ("the", "be", "to", "of", "and", "that", "have", "with")
 """Gopher's stop words: a document has to have two of them."""
@@ -26,12 +25,7 @@ _COLUMNS: Final = {
 _SHARES: Final = ("letter_words", "bullet_lines", "ellipsis_lines")
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-    from interleaved_assets.scoring.texts import characters
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.lines import ellipses, line_marks
-    from interleaved_assets.scoring.texts.words import words_of
-
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
     words = words_of(batch)
     symbols = characters.is_of(batch.classes, characters.PUNCTUATION, characters.CONTROL)
     is_plain = words.having(~symbols)
@@ -52,12 +46,8 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     )
 
 
-def _stop_words(batch: "TextBatch") -> "np.ndarray":
+def _stop_words(batch: TextBatch) -> np.ndarray:
     """Return how many of Gopher's stop words each row has."""
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
-
     words, wanted = words_of(batch), hashes_of(frozenset(STOP_WORDS))
     places, which = find_hashes(words.hashes, wanted)
     present = np.zeros((batch.documents + batch.texts, len(wanted)), dtype=bool)
@@ -66,15 +56,11 @@ def _stop_words(batch: "TextBatch") -> "np.ndarray":
     return present.sum(axis=1)
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
-    return _measure
-
-
 register_scorer(
     Scorer(
         "quality",
         {**dict.fromkeys(_COLUMNS, "double"), "stop_words": "int64"},
-        _prepare,
+        lambda _: _measure,
         about="Gopher's rules on words and lines",
         ranges={
             **{name: Range(0, 1) if name in _SHARES else Range(low=0) for name in _COLUMNS},

@@ -1,17 +1,17 @@
 """Gopher's rules on repetition within a document (arXiv 2112.11446, table A1), as datatrove applies them."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.texts.batch import TextBatch, running_sum, share
+from interleaved_assets.scoring.texts.hashes import SpanHashes, mixed
+from interleaved_assets.scoring.texts.lines import repeated_lines, repeated_paragraphs
+from interleaved_assets.scoring.texts.repeats import find_repeats, most_frequent, skipping_duplicates
+from interleaved_assets.scoring.texts.words import words_of
 
 _TOP: Final = (2, 3, 4)
 _DUPLICATE: Final = (5, 6, 7, 8, 9, 10)
@@ -40,10 +40,7 @@ _COLUMNS: Final = {
 }
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-    from interleaved_assets.scoring.texts.batch import share
-    from interleaved_assets.scoring.texts.lines import repeated_lines, repeated_paragraphs
-
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
     characters = batch.characters[batch.row_of_document]
     found: list[np.ndarray] = []
     for repeated in (repeated_lines(batch), repeated_paragraphs(batch)):
@@ -52,15 +49,8 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     return [batch.documents_only(values) for values in found]
 
 
-def _runs(batch: "TextBatch", characters: "np.ndarray") -> "list[np.ndarray]":
+def _runs(batch: TextBatch, characters: np.ndarray) -> list[np.ndarray]:
     """Return the values of the columns on words and runs of words, in their order, of each document."""
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.batch import running_sum, share
-    from interleaved_assets.scoring.texts.hashes import SpanHashes, mixed
-    from interleaved_assets.scoring.texts.repeats import find_repeats, most_frequent, skipping_duplicates
-    from interleaved_assets.scoring.texts.words import words_of
-
     words = words_of(batch)
     before = running_sum(words.lengths)
     first = np.cumsum(words.per_document) - words.per_document
@@ -93,15 +83,11 @@ def _runs(batch: "TextBatch", characters: "np.ndarray") -> "list[np.ndarray]":
     return [*found, *of_words, *of_runs]
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
-    return _measure
-
-
 register_scorer(
     Scorer(
         "repetition",
         dict.fromkeys(_COLUMNS, "double"),
-        _prepare,
+        lambda _: _measure,
         about="Gopher's rules on repetition, of documents only",
         ranges={name: Range(low=0) if "_gram" in name and "top" in name else Range(0, 1) for name in _COLUMNS},
         version=2,

@@ -1,32 +1,23 @@
 """Words in the URL of a document, of a list that the user names."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.texts.lists import words_in
+from interleaved_assets.scoring.texts.words import count_parts
 
 
-def _prepare(settings: "DocumentSettings") -> MeasureTexts:
-    from interleaved_assets.scoring.texts.lists import words_in
-
+def _prepare(settings: Any) -> MeasureTexts:
     words = words_in(settings.url_words, "documents.url_words")
 
-    def measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
-        import numpy as np
-        import pyarrow.compute as pc
-
-        from interleaved_assets.scoring.texts.words import count_parts
-
+    def measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
         urls = batch.field(settings.url_field)
         if urls is None or not words:
             return [batch.documents_only(np.zeros(batch.documents, dtype=np.int64))]

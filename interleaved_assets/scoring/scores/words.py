@@ -1,25 +1,17 @@
 """Words, characters, texts and images of documents, which every table of document scores has."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from interleaved_assets.scoring.protocol.scorer import MeasureTexts, Range, Scorer, register_scorer
+import numpy as np
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import pyarrow as pa
-
-    from interleaved_assets.scoring.protocol.settings import DocumentSettings
-    from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
+from interleaved_assets.scoring.texts.batch import TextBatch
+from interleaved_assets.scoring.texts.words import word_counts
 
 
-def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
+def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
     """Count words split on white space; images are compared with at least one word, as the filter ``ratio`` does."""
-    import numpy as np
-
-    from interleaved_assets.scoring.texts.words import word_counts
-
     words = word_counts(batch)
     of_documents = batch.total(words)
     longest = np.zeros(batch.documents, dtype=np.int64)
@@ -34,10 +26,6 @@ def _measure(batch: "TextBatch") -> "Sequence[np.ndarray | pa.Array]":
     )
 
 
-def _prepare(_settings: "DocumentSettings") -> MeasureTexts:
-    return _measure
-
-
 register_scorer(
     Scorer(
         "words",
@@ -49,7 +37,7 @@ register_scorer(
             "texts": "int64",
             "longest_text": "int64",
         },
-        _prepare,
+        lambda _: _measure,
         ranges={
             "words": Range(low=0),
             "characters": Range(low=0),

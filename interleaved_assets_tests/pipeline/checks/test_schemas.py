@@ -8,7 +8,7 @@ from interleaved_assets.pipeline.checks.schema_canonical import judge_schema
 from interleaved_assets.pipeline.run.check import Basis
 from interleaved_assets.pipeline.run.counts import column_facts
 from interleaved_assets.scoring.clip.samples import clip_schema
-from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.registry import scores_schema
 from interleaved_assets_tests.pipeline.checks.records import basis_of, record
 
 ROWS = pa.schema([*INTERLEAVED_SCHEMA, pa.field("url", pa.large_string())])

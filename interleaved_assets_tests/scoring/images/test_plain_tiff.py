@@ -13,8 +13,7 @@ from interleaved_assets.scoring.images import decode
 from interleaved_assets.scoring.images.decode import decode_image, decode_plain
 from interleaved_assets.scoring.images.decoders import decoders_for_threads
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff
-from interleaved_assets.scoring.protocol.registry import prepare_scorers
-from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.registry import prepare_scorers, scores_schema
 from interleaved_assets.scoring.protocol.score import score_image
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets_tests.defects import stand_in

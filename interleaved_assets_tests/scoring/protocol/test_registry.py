@@ -15,11 +15,11 @@ from interleaved_assets.scoring.protocol.registry import (
     score_columns,
     score_groups,
     score_ranges,
+    scores_schema,
     scoring_packages,
     scoring_version,
     unregister_scorer,
 )
-from interleaved_assets.scoring.protocol.schema import scores_schema
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer, all_scorers
 from interleaved_assets.scoring.protocol.settings import ScoringSettings

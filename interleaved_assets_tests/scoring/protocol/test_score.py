@@ -8,8 +8,7 @@ import pytest
 
 from interleaved_assets.model.errors import MissingDependency
 from interleaved_assets.scoring.images import decode
-from interleaved_assets.scoring.protocol.registry import register_scorer, unregister_scorer
-from interleaved_assets.scoring.protocol.schema import scores_schema
+from interleaved_assets.scoring.protocol.registry import register_scorer, scores_schema, unregister_scorer
 from interleaved_assets.scoring.protocol.score import score_images
 from interleaved_assets.scoring.protocol.scorer import Scorer
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
