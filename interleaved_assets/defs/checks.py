@@ -1,47 +1,115 @@
-"""The checks over all shards: of the raw root, and of each stage."""
+"""The checks over all shards: that the raw root can be listed and is not too old, and that stages are up to date."""
 
+import datetime
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import dagster as dg
 
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
+from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.raw.listing import list_raw_files
+from interleaved_assets.pipeline.run.check import Verdict
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
-from interleaved_assets.pipeline.status.raw_root import DESCRIPTION, RAW_ROOT_FRESH, judge_raw_root
-from interleaved_assets.pipeline.status.status import StatusLine, status_lines
-from interleaved_assets.pipeline.status.up_to_date import DESCRIPTION as UP_TO_DATE_DESCRIPTION
-from interleaved_assets.pipeline.status.up_to_date import UP_TO_DATE, judge_up_to_date, shards_not_current
-from interleaved_assets.settings import Settings
+from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
+from interleaved_assets.pipeline.status.status import Status, StatusLine, in_short, status_lines
+from interleaved_assets.settings import Settings, StorageSettings
 
-RAW_ROOT_CHECK: Final = dg.AssetCheckKey(dg.AssetKey(RAW_SHARDS), RAW_ROOT_FRESH)
+UP_TO_DATE: Final = "up_to_date"
+RAW_ROOT_CHECK: Final = dg.AssetCheckKey(dg.AssetKey(RAW_SHARDS), "raw_root_fresh")
+_RAW_ROOT_FRESH: Final = (
+    "The raw root and its folders can be listed (an error where not), and its newest shard landed within the last "
+    "checks.max_raw_age_hours, where that is set (a warning where not). Runs by itself with the "
+    "schedule daily_report. A time in the future, from a clock that is off, counts as now. Registered "
+    "shards that are not there any more are counted; their outputs are left alone."
+)
+_UP_TO_DATE: Final = (
+    "Every shard below the raw root is done at this stage, from the present inputs, settings and code (a warning where "
+    "not, with the shards and the reasons). Runs with the schedule daily_report."
+)
+# Names of the time of a file's last change in fsspec info: local, S3, Google, Azure.
+_TIMES: Final = ("mtime", "LastModified", "updated", "last_modified", "modified")
+
+_LINES_SHOWN: Final = 50
+_MOST_AFTER_A_RUN: Final = 1_000
+"""Number of shards above which runs of stages leave the check out: Dagster adds it to each run of a backfill."""
 
 
 def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
     """Return the check that the raw root can be listed and that its newest shard is not too old."""
 
-    @dg.asset_check(
-        asset=RAW_SHARDS,
-        name=RAW_ROOT_FRESH,
-        description=DESCRIPTION,
-    )
+    @dg.asset_check(asset=RAW_SHARDS, name=RAW_ROOT_CHECK.name, description=_RAW_ROOT_FRESH)
     def raw_root_fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         registered = context.instance.get_dynamic_partitions(SHARDS)
         verdict = judge_raw_root(settings.storage, settings.checks.max_raw_age_hours, time.time(), registered)
         figures: dict[str, Any] = dict(verdict.figures)
         if (landed := figures.pop("newest_landed_at", None)) is not None:
             figures["newest_landed"] = dg.MetadataValue.timestamp(float(landed))
-        return dg.AssetCheckResult(
-            passed=verdict.passed,
-            severity=dg.AssetCheckSeverity(verdict.severity),
-            description=verdict.summary,
-            metadata=figures,
-        )
+        return _result(verdict, figures, RAW_ROOT_CHECK)
 
     return raw_root_fresh
+
+
+def judge_raw_root(
+    storage: StorageSettings, max_age_hours: float | None, now: float, registered: Collection[str] = ()
+) -> Verdict:
+    """Check that the raw root can be listed and that its newest shard is at most ``max_age_hours`` old.
+
+    ``now`` is in seconds since 1970, UTC. Shards in ``registered`` without a raw shard are counted as vanished.
+    """
+    try:
+        found = list_raw_files(storage)
+    except InterleavedError as error:
+        return Verdict(False, "ERROR", str(error), {"error": str(error)})
+    if found.unlisted:
+        return Verdict(
+            False, "ERROR", found.problem, {"error": found.problem, "folders_not_listed": len(found.unlisted)}
+        )
+    listing = {shard.key: info for shard, info in found.files}
+    figures: dict[str, float | int | str] = {
+        "shards": len(listing),
+        "ignored_files": len(found.ignored),
+        "bytes": sum(int(info["size"]) for info in listing.values()),
+        "vanished_shards": len(set(registered) - listing.keys()),
+    }
+    times = {key: time for key, info in listing.items() if (time := _modified(info)) is not None}
+    if not times:
+        if not listing:
+            # a disk that is not mounted also appears as an empty folder
+            return Verdict(False, "WARN", f"no shard below {storage.raw_root}", figures)
+        return Verdict(max_age_hours is None, "WARN", "the storage gives no times of its files", figures)
+    newest = max(times, key=lambda key: times[key])
+    hours = max(0.0, now - times[newest]) / 3600
+    figures |= {
+        "newest_shard": str(listing[newest]["name"]),
+        "newest_landed_at": times[newest],
+        "age_hours": hours,
+    }
+    summary = f"the newest of {len(listing)} shards landed {hours:.1f} hours ago"
+    if unknown := len(listing) - len(times):
+        summary += f", not counting {unknown} that the storage gives no time of"
+    if max_age_hours is None:
+        return Verdict(True, "WARN", f"{summary}; checks.max_raw_age_hours sets no limit", figures)
+    return Verdict(hours <= max_age_hours, "WARN", f"{summary}, and {max_age_hours:g} are allowed", figures)
+
+
+def _modified(info: Mapping[str, Any]) -> float | None:
+    """Return the time of a file's last change in seconds since 1970; None if it is missing or not in ISO format."""
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            try:
+                value = datetime.datetime.fromisoformat(value)
+            except ValueError:
+                continue
+        if isinstance(value, datetime.datetime):
+            return value.timestamp()
+    return None
 
 
 def up_to_date_checks(settings: Settings) -> dg.AssetSelection:
@@ -59,18 +127,13 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(
         name=UP_TO_DATE,
-        specs=[dg.AssetCheckSpec(UP_TO_DATE, asset=name, description=UP_TO_DATE_DESCRIPTION) for name in stages],
+        specs=[dg.AssetCheckSpec(UP_TO_DATE, asset=name, description=_UP_TO_DATE) for name in stages],
         can_subset=True,
     )
     def up_to_date(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         yield from up_to_date_results(context, stages, settings)
 
     return up_to_date
-
-
-_LINES_SHOWN: Final = 50
-_MOST_AFTER_A_RUN: Final = 1_000
-"""Number of shards above which runs of stages leave the check out: Dagster adds it to each run of a backfill."""
 
 
 def up_to_date_results(
@@ -95,14 +158,43 @@ def up_to_date_results(
             figures = {"not_current": _status_table(status_lines(statuses, problems)), **figures}
         if dataset.problem:
             figures["raw_root"] = f"changed raw shards cannot be recognized: {dataset.problem}"
-        yield dg.AssetCheckResult(
-            asset_key=key.asset_key,
-            check_name=key.name,
-            passed=verdict.passed,
-            severity=dg.AssetCheckSeverity(verdict.severity),
-            description=verdict.summary,
-            metadata=figures,
-        )
+        yield _result(verdict, figures, key)
+
+
+def shards_not_current(dataset: DatasetStatus) -> dict[str, dict[str, Status]]:
+    """Return, by stage and shard, why the shard is not current there; every record is read once."""
+    found: dict[str, dict[str, Status]] = {name: {} for name in dataset.stages.stages}
+    for key, status, records, error in dataset.shards():
+        stages = dict.fromkeys(found, status) if error else dataset.not_current(key, records)
+        for name, why in stages.items():
+            found[name][key] = why
+    return found
+
+
+def judge_up_to_date(statuses: Mapping[str, Status], shards: int, problem: str = "") -> Verdict:
+    """Return the verdict on one stage, from the statuses of the shards that are not current there.
+
+    ``problem`` is the error if the raw root or a folder of it cannot be listed: new and changed shards are not known
+    then, and the check does not pass.
+    """
+    figures = {"shards": shards, "shards_not_current": len(statuses)}
+    if not statuses and problem:
+        return Verdict(False, "WARN", f"new and changed raw shards cannot be recognized: {problem}", figures)
+    if not statuses:
+        return Verdict(True, "WARN", f"all {shards:,} shards are current", figures)
+    summary = f"{len(statuses):,} of {shards:,} shards are not current: {in_short(status_lines(statuses))}"
+    return Verdict(False, "WARN", summary, figures)
+
+
+def _result(verdict: Verdict, figures: Mapping[str, Any], key: dg.AssetCheckKey) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=key.asset_key,
+        check_name=key.name,
+        passed=verdict.passed,
+        severity=dg.AssetCheckSeverity(verdict.severity),
+        description=verdict.summary,
+        metadata=figures,
+    )
 
 
 def _status_table(lines: Sequence[StatusLine]) -> dg.TableMetadataValue:

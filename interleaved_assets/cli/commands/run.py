@@ -12,7 +12,6 @@ from interleaved_assets.cli.terminal.options import as_json_lines, jobs
 
 if TYPE_CHECKING:
     from interleaved_assets.pipeline.run.many import ShardOutcome
-    from interleaved_assets.pipeline.run.record import Record
     from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
 
 SECTION: Final = "The shards of a project"
@@ -39,8 +38,11 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     from interleaved_assets.io.storage import join
     from interleaved_assets.model.errors import describe
     from interleaved_assets.pipeline.run.many import run_shards
+    from interleaved_assets.pipeline.run.record import Counts
     from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
     from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+    from interleaved_assets.reporting.figures.facts import tallies
     from interleaved_assets.reporting.shard.stored_pictures import draw_pictures
     from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings
@@ -61,7 +63,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
         stage.prepare(settings)
     counts: dict[str, Counter[str]] = {name: Counter() for name in stages}
     failed = undrawn = 0
-    published = _Published()
+    read, kept = dict[str, Counts](), dict[str, Counts]()
     with progress("stages of shards", len(chosen) * len(stages), out, as_json=as_json) as advance:
         draw = partial(draw_pictures, settings=settings)
         for one in run_shards(chosen, stages.values(), settings, then=draw, jobs=jobs):
@@ -71,7 +73,10 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
             if as_json:
                 _print_as_json(one)
             if not isinstance(one.result, Exception):
-                published.add(one.key, one.result.record)
+                if one.stage == NORMALIZED:
+                    read[one.key] = one.result.record.counts_in
+                elif one.stage == FINAL_TARS:
+                    kept[one.key] = one.result.record.counts_out
                 if isinstance(one.result.shown, str):
                     undrawn += 1
                     error = f"pictures and page could not be written: {one.result.shown}"
@@ -90,33 +95,9 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     out.print(f"{counted(len(chosen), 'shard')}: {len(chosen) - failed:,} current, {failed:,} failed")
     if failed < len(chosen):
         tars = join(settings.storage.output_root, "tars")
-        out.print_line(f"kept {published.text()}; final tars: {tars}")
+        published = tallies(sum((read[key] for key in kept), Counts()), sum(kept.values(), Counts()))
+        out.print_line(f"kept {', '.join(tally.text for tally in published)}; final tars: {tars}")
     return 2 if failed or undrawn else 0
-
-
-class _Published:
-    """Counts of the shards that have a final tar: of the input of ``normalized``, and of the tars."""
-
-    def __init__(self) -> None:
-        from interleaved_assets.pipeline.run.record import Counts
-
-        self._before: dict[str, Counts] = {}
-        self._read, self._kept = Counts(), Counts()
-
-    def add(self, key: str, record: "Record") -> None:
-        from interleaved_assets.pipeline.stages.names import FINAL_TARS, NORMALIZED
-
-        if record.stage == NORMALIZED:
-            self._before[key] = record.counts_in
-        elif record.stage == FINAL_TARS:
-            self._read += self._before.pop(key)
-            self._kept += record.counts_out
-
-    def text(self) -> str:
-        """Return the counts in words, such as ``16 of 17 samples, 24 of 29 images, 107 of 113 rows``."""
-        from interleaved_assets.reporting.figures.facts import tallies
-
-        return ", ".join(tally.text for tally in tallies(self._read, self._kept))
 
 
 def _nothing_to_make(dataset: "DatasetStatus") -> str:

@@ -1,7 +1,7 @@
 """Convert shard files: one output for each input, with a record beside it by which it is not made again."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -110,18 +110,14 @@ def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:
             raise OptionError(f"{uri} would replace the input {replaced}: name another folder with --output")
 
 
-def convert_file(
-    file: ShardFile, conversion: Conversion, stopped: Callable[[], bool] = lambda: False
-) -> tuple[Record, bool]:
+def convert_file(file: ShardFile, conversion: Conversion) -> tuple[Record, bool]:
     """Convert one file; returns the record, and whether it was there before, so that nothing was done.
 
     An output is current if it is the one that its record names, of the same content and under the same settings.
-    ``stopped`` is asked before each part of the input.
 
     Raises:
         StorageError: the output exists, and no record says that an earlier conversion of this input wrote it.
         ShardError: the input changed while it was read.
-        Stopped: ``stopped`` was true.
     """
     settings, place = conversion.settings, conversion.record_uri(file)
     options = settings.storage.options_for(conversion.folder)
@@ -138,7 +134,7 @@ def convert_file(
             f"cannot write {output}: the file exists and {reason}. Name another folder with --output, or replace it "
             "with --overwrite."
         )
-    work = _write(file, conversion, source, stopped)
+    work = _write(file, conversion, source)
     record = Record(
         stage=STAGE,
         shard=file.name,
@@ -164,7 +160,7 @@ def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
     return None
 
 
-def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: Callable[[], bool]) -> Work:
+def _write(file: ShardFile, conversion: Conversion, source: RawSource) -> Work:
     settings, selection = conversion.settings, conversion.selection
 
     def check_input() -> None:
@@ -178,7 +174,7 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource, stopped: 
         return keep_selected(table, scores, selection, settings, file.uri)
 
     output, ledger = conversion.output(file), conversion.ledger(file)
-    return write_rows(file, output, ledger, settings, choose, stopped, check_input)
+    return write_rows(file, output, ledger, settings, choose, check_input)
 
 
 def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[str, object]) -> Record | None:

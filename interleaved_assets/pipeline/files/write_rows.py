@@ -27,30 +27,22 @@ STAGE: Final = "read"
 """The stage in the ledger of rows that the error policy drops."""
 
 
-class Stopped(Exception):
-    """The end of work that the caller has stopped; nothing was written."""
-
-
 def write_rows(
     file: ShardFile,
     target: str,
     ledger_uri: str,
     settings: Settings,
     choose: Choose,
-    stopped: Callable[[], bool] = lambda: False,
     check_input: Callable[[], None] = lambda: None,
 ) -> Work:
     """Read a shard, apply the error policy and ``choose``, and write what stays to ``target``, by its ending.
 
     Args:
         choose: of the rows that the error policy leaves.
-        stopped: asked before each part of the input; then :class:`Stopped` is raised.
         check_input: called once all of the input was read, before an output appears; what it raises discards them.
     """
 
     def keep(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-        if stopped():
-            raise Stopped
         kept, dropped = apply_error_policy(table, settings.errors.on_materialize_error, shard=file.uri, stage=STAGE)
         kept, not_chosen = choose(kept)
         return kept, pa.concat_tables([dropped, not_chosen])

@@ -193,15 +193,12 @@ class OnThreads(Generic[Result]):
     """Threads of this process, each with a task of one shard.
 
     A thread cannot be ended: if its shard takes too long, another thread takes its place, and nothing waits for it.
-
-    Args:
-        ended: is set at the end or if the caller is interrupted, so that ``work`` can end early.
     """
 
     queues = False
 
-    def __init__(self, work: TaskWork[Result], threads: int, ended: threading.Event | None = None) -> None:
-        self._work, self._ended = work, ended
+    def __init__(self, work: TaskWork[Result], threads: int) -> None:
+        self._work = work
         self._idle = [Workers(1, "shards") for _ in range(threads)]
         self._busy: dict[Future[list[tuple[str, Result | Exception]]], Workers] = {}
 
@@ -231,8 +228,6 @@ class OnThreads(Generic[Result]):
 
     def close(self, awaits_work: bool, /) -> None:
         """Stop the threads; wait for tasks under way until their deadlines, if ``awaits_work``."""
-        if self._ended is not None:
-            self._ended.set()
         for worker in (*self._idle, *self._busy.values()):
             worker.stop()
         if self._busy and awaits_work:

@@ -302,7 +302,7 @@ def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[Image
     for measure in measures:
         values = measure.values(scores)
         if values is not None and (measure.has_bounds or not set(measure.columns) <= SIZE_COLUMNS):
-            _add_scores(found, measure, keys, values)
+            add_scores(found, measure, keys, values)
     return found
 
 
@@ -310,11 +310,12 @@ def _scores_by_sample(scores: pa.Table | None, measures: Sequence[Measure]) -> d
     found: dict[str, list[Score]] = defaultdict(list)
     for measure in measures:
         if scores is not None and measure.filter in scores.column_names:
-            _add_scores(found, measure, scores["sample_id"].to_pylist(), scores[measure.filter].to_numpy())
+            add_scores(found, measure, scores["sample_id"].to_pylist(), scores[measure.filter].to_numpy())
     return found
 
 
-def _add_scores(found: dict[_Key, list[Score]], measure: Measure, keys: Sequence[_Key], values: Values) -> None:
+def add_scores(found: dict[_Key, list[Score]], measure: Measure, keys: Sequence[_Key], values: Values) -> None:
+    """Add the values of a measure to the scores by key; NaN is no score."""
     for key, value, kept in zip(keys, values.tolist(), measure.keeps(values).tolist(), strict=True):
         if not math.isnan(value):
             rule = f"{measure.shown.label}: {text.score(value)}, {measure.rule}"

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.columns import IMAGE_KEY, METADATA_POSITION
-from interleaved_assets.reporting.documents.document import Score
+from interleaved_assets.reporting.documents.document import Score, add_scores
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
-from interleaved_assets.reporting.figures.measures import measure_of
-from interleaved_assets.reporting.wording import text
+from interleaved_assets.reporting.figures.measures import Measure, measure_of
 from interleaved_assets.scoring.protocol.filter import TextFilter
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.selection.filters import UNITS, text_filter_name
@@ -49,53 +48,34 @@ def text_scores(documents: pa.Table | None, sample_ids: Sequence[str], selection
     found: dict[ImageKey, list[Score]] = defaultdict(list)
     for judge in judges.values():
         part = parts[judge.of]
-        if judge.column in part.column_names:
-            for key, score in zip(image_keys(part), _scores(judge, part[judge.column], selection), strict=True):
-                if score is not None:
-                    found[key].append(score)
+        if judge.column not in part.column_names:
+            continue
+        keys, column, measure = image_keys(part), part[judge.column], measure_of(judge.name, selection)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            _add_strings(found, judge, keys, column, measure, selection)
+        else:
+            add_scores(found, measure, keys, pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy())
     return TextScores(found, _measured(parts["document"]))
 
 
-def _scores(judge: TextFilter, column: pa.ChunkedArray, selection: SelectionSettings) -> list[Score | None]:
-    """Return the score of each document or text, None for one that is missing."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return _of_strings(judge, column, selection)
-    measure = measure_of(judge.name, selection)
-    values = np.asarray(pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy())
-    return [
-        None
-        if math.isnan(value)
-        else Score(
-            judge.name,
-            measure.shown.short,
-            value,
-            kept if measure.has_bounds else None,
-            f"{measure.shown.label}: {text.score(value)}, {measure.rule}",
-        )
-        for value, kept in zip(values.tolist(), measure.keeps(values).tolist(), strict=True)
-    ]
-
-
-def _of_strings(judge: TextFilter, column: pa.ChunkedArray, selection: SelectionSettings) -> list[Score | None]:
-    given, label = selection.given(judge.name), measure_of(judge.name, selection).shown.short
-    values = column.combine_chunks()
+def _add_strings(
+    found: Mapping[ImageKey, list[Score]],
+    judge: TextFilter,
+    keys: Sequence[ImageKey],
+    column: pa.ChunkedArray,
+    measure: Measure,
+    selection: SelectionSettings,
+) -> None:
+    given, values = selection.given(judge.name), column.combine_chunks()
     not_kept, refused = failed_strings(values, given)
     parts = [f"keep {', '.join(given.kept)}"] if given.kept is not None else []
     parts += [f"drop {', '.join(given.not_in)}"] if given.not_in is not None else []
     rule = " and ".join(parts) or "no bound"
-    return [
-        None
-        if value is None
-        else Score(
-            judge.name,
-            label,
-            math.nan,
-            not failed if given.has_lists else None,
-            f"{judge.name}: {value}, {rule}",
-            value,
-        )
-        for value, failed in zip(values.to_pylist(), (not_kept | refused).tolist(), strict=True)
-    ]
+    for key, value, failed in zip(keys, values.to_pylist(), (not_kept | refused).tolist(), strict=True):
+        if value is not None:
+            passes = not failed if given.has_lists else None
+            about = f"{judge.name}: {value}, {rule}"
+            found[key].append(Score(judge.name, measure.shown.short, math.nan, passes, about, value))
 
 
 def _measured(documents: pa.Table) -> dict[str, dict[str, Any]]:

@@ -96,17 +96,12 @@ class Display:
 
 
 @dataclass(frozen=True)
-class ImageFilter:
-    """A filter that keeps or drops each image by its stored scores.
+class _Filter:
+    """What filters of each kind have.
 
     Attributes:
         name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above``.
-        columns: columns of the score table that it reads; a null or NaN in any of them is a missing score.
-        combine: computes one value from several columns, all as float64 arrays; not needed for one column.
         open_maximum: whether a value equal to the maximum is dropped too.
-        error_columns: columns that say why a score is missing, in order of precedence.
-        if_scored: whether the filter is skipped if the table lacks its columns, because an optional stage fills them.
-            Otherwise a missing column is an error.
         version: increased when the filter's decisions change, so that earlier selections count as stale.
         minimum, maximum: settings of a built-in filter's bounds. Those of other filters are ``own.<name>.min`` and
             ``own.<name>.max``.
@@ -114,15 +109,29 @@ class ImageFilter:
     """
 
     name: str
-    columns: tuple[str, ...]
-    combine: Callable[..., Values] | None = None
-    open_maximum: bool = False
-    error_columns: tuple[str, ...] = ("score_error",)
-    if_scored: bool = False
-    version: int = 1
+    open_maximum: bool = field(default=False, kw_only=True)
+    version: int = field(default=1, kw_only=True)
     minimum: Bound | None = field(default=None, kw_only=True)
     maximum: Bound | None = field(default=None, kw_only=True)
     display: Display | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class ImageFilter(_Filter):
+    """A filter that keeps or drops each image by its stored scores.
+
+    Attributes:
+        columns: columns of the score table that it reads; a null or NaN in any of them is a missing score.
+        combine: computes one value from several columns, all as float64 arrays; not needed for one column.
+        error_columns: columns that say why a score is missing, in order of precedence.
+        if_scored: whether the filter is skipped if the table lacks its columns, because an optional stage fills them.
+            Otherwise a missing column is an error.
+    """
+
+    columns: tuple[str, ...]
+    combine: Callable[..., Values] | None = None
+    error_columns: tuple[str, ...] = field(default=("score_error",), kw_only=True)
+    if_scored: bool = field(default=False, kw_only=True)
 
     def value(self, columns: list[Values]) -> Values:
         """Return the value that is compared, from the values of :attr:`columns`."""
@@ -130,46 +139,31 @@ class ImageFilter:
 
 
 @dataclass(frozen=True)
-class SampleFilter:
+class SampleFilter(_Filter):
     """A filter that keeps or drops each sample that has content, by what earlier filters left of it.
 
     Attributes:
-        name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above``.
         measure: computes one value per sample.
-        open_maximum: whether a value equal to the maximum is dropped too.
-        version, minimum, maximum, display: as in :class:`ImageFilter`.
     """
 
-    name: str
     measure: Callable[[SampleCounts], Values]
-    open_maximum: bool = False
-    version: int = 1
-    minimum: Bound | None = field(default=None, kw_only=True)
-    maximum: Bound | None = field(default=None, kw_only=True)
-    display: Display | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
-class TextFilter:
+class TextFilter(_Filter):
     """A filter that keeps or drops each document, or each text, by a stored score of texts or a field of documents.
 
+    A filter on strings drops with the reasons ``<name>_not_in`` and ``<name>_in``.
+
     Attributes:
-        name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above`` for
-            numbers, ``<name>_not_in`` and ``<name>_in`` for strings.
         column: the column of the document scores that it reads.
         of: what it drops: the ``document`` with all its rows, or the row of the ``text``.
-        open_maximum, error_columns, version, minimum, maximum, display: as in :class:`ImageFilter`.
+        error_columns: as in :class:`ImageFilter`.
     """
 
-    name: str
     column: str
     of: Literal["document", "text"]
-    open_maximum: bool = False
-    error_columns: tuple[str, ...] = ("score_error",)
-    version: int = 1
-    minimum: Bound | None = field(default=None, kw_only=True)
-    maximum: Bound | None = field(default=None, kw_only=True)
-    display: Display | None = field(default=None, kw_only=True)
+    error_columns: tuple[str, ...] = field(default=("score_error",), kw_only=True)
 
 
 Filter = ImageFilter | SampleFilter | TextFilter

@@ -24,15 +24,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_threads(
-    work: Callable[[str], object],
-    keys: Iterable[str],
-    *,
-    threads: int,
-    ended: threading.Event | None = None,
-    **options: Any,
+    work: Callable[[str], object], keys: Iterable[str], *, threads: int, **options: Any
 ) -> Iterator[tuple[str, object] | None]:
     """Each key with its result, of tasks of one shard each at the stage ``work``."""
-    place: OnThreads[object] = OnThreads(partial(each, work), threads, ended)
+    place: OnThreads[object] = OnThreads(partial(each, work), threads)
     for one in each_result(place, [Task((key,), "work") for key in keys], **options):
         yield one and (one.key, one.result)
 
@@ -78,23 +73,6 @@ def test_a_worker_begins_the_next_item_while_the_caller_looks_at_a_result() -> N
     assert next(found) == ("a", "a")
     assert second_begun.wait(60)
     assert list(found) == [("b", "b")]
-
-
-def test_work_is_told_when_nobody_waits_for_it() -> None:
-    begun, told, ended = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
-
-    def work(key: str) -> str:
-        if key != "a":
-            begun.release()
-            assert ended.wait(60)
-            told.release()
-        return key
-
-    results = on_threads(work, "abcdefg", threads=2, ended=ended)
-    assert next(results) == ("a", "a")
-    assert begun.acquire(timeout=60)
-    results.close()  # type: ignore[attr-defined]
-    assert told.acquire(timeout=60)
 
 
 def test_what_is_no_exception_is_raised() -> None:

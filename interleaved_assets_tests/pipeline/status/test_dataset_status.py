@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from interleaved_assets.defs.checks import judge_raw_root
 from interleaved_assets.pipeline.lineage.sample import find_sample
 from interleaved_assets.pipeline.lineage.tar import trace_tar
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
@@ -18,7 +19,6 @@ from interleaved_assets.pipeline.status.dataset_status import (
     DatasetStatus,
     read_dataset_status,
 )
-from interleaved_assets.pipeline.status.raw_root import judge_raw_root
 from interleaved_assets.pipeline.status.status import COMPLETE, State
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import STAGES, good_shard, project, refuse_listing, stages_before

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from interleaved_assets.defs.checks import judge_up_to_date, shards_not_current
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status.status import State, Status
-from interleaved_assets.pipeline.status.up_to_date import judge_up_to_date, shards_not_current
 from interleaved_assets_tests.documents import good_shard, project, stages_before
 from interleaved_assets_tests.projects import take_all
 

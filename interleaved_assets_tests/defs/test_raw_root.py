@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from interleaved_assets.defs.checks import judge_raw_root
 from interleaved_assets.pipeline.run.check import Verdict
-from interleaved_assets.pipeline.status.raw_root import judge_raw_root
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.s3 import S3Server
