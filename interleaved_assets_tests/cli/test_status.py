@@ -6,7 +6,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.cli.commands.status import FAILURES_SHOWN
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import STAGES, good_shard, project
 
 
 def test_status_names_stale_shards_why_and_what_a_run_would_make(
@@ -23,8 +23,7 @@ def test_status_names_stale_shards_why_and_what_a_run_would_make(
     assert (stale[1], stale[3], stale[4]) == ("2", "filtered, final_tars", "a, b")
     assert next(row for row in rows if row[0] == "missing")[1:3] == ["1", "never materialized"]
     assert "min_sharpness 100.0 → 80.0" in " ".join(row[2] for row in rows)
-    stages = "normalized, image_scores, document_scores, filtered, final_tars"
-    assert f"A run would take 3 shards through {stages}: interleaved" in " ".join(printed.split())
+    assert f"A run would take 3 shards through {', '.join(STAGES)}: interleaved" in " ".join(printed.split())
     assert main([*curated, "status", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["shard"], line["state"], line["stages"][0]) for line in lines] == [
