@@ -22,8 +22,6 @@ _ENCRYPTED_MAGIC: Final = b"PARE"
 _END_BYTES: Final = 4 + len(MAGIC)
 # Bytes of the first read at the end of a file: they contain most footers, and Arrow reads as many.
 _TAIL_BYTES: Final = 64 * 2**10
-# A seal has two marks, and each check of one hashes up to the whole footer: a footer may consist of marks.
-_MARKS_TRIED: Final = 16
 
 
 class SealedOutput(io.RawIOBase):
@@ -81,7 +79,7 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
     footer, found = tail[at:-_END_BYTES], tail[max(at - SEAL_BYTES, 0) : at]
     if found == seal(footer):
         return footer
-    if found.startswith(MARK) or found.endswith(MARK) or _is_sealed_elsewhere(tail):
+    if found.startswith(MARK) or found.endswith(MARK):
         raise pa.ArrowInvalid("its footer does not match its checksum")
     return footer
 
@@ -89,17 +87,3 @@ def checked_footer(file: BinaryIO | Any) -> bytes:
 def _tail(file: BinaryIO | Any, size: int, length: int) -> bytes:
     file.seek(max(size - length, 0))
     return bytes(file.read(length))
-
-
-def _is_sealed_elsewhere(tail: bytes) -> bool:
-    """Return whether ``tail`` has a valid seal and footer at another place than the footer length states.
-
-    Only the last marks are tried: no footer of this package's writer contains a mark.
-    """
-    at = len(tail)
-    for _ in range(_MARKS_TRIED):
-        if (at := tail.rfind(MARK, 0, at)) < 0:
-            return False
-        if tail[at : at + SEAL_BYTES] == seal(tail[at + SEAL_BYTES : -_END_BYTES]):
-            return True
-    return False

@@ -58,10 +58,9 @@ def materialize(
     *,
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
-    only_missing: bool = True,
     limits: TarLimits = LIMITS,
 ) -> pa.Table:
-    """Return ``table`` with ``binary_content`` filled in for image rows.
+    """Return ``table`` with ``binary_content`` filled in for image rows that have no bytes.
 
     A part is read by the format of its file, a byte range as such, unless it is empty and a member is named. Else a
     member is looked up in its tar. Else the whole file is the image. With a ``frame_index`` the bytes are a TIFF, and
@@ -79,7 +78,6 @@ def materialize(
         table: rows of the row model.
         storage_options: fsspec options for remote paths.
         allowed_roots: folders and URLs that a ``source_ref`` may point below; None and an empty list allow no place.
-        only_missing: leave rows that have bytes alone; else fetch them again.
         limits: limits for the bytes fetched for one row (``max_member_bytes``), for the unpacked size of a compressed
             tar in a temporary file (``max_unpacked_bytes``), and for the bytes that the rows of one sample get together
             (``max_sample_bytes``); bytes that several rows share count for each of them.
@@ -88,19 +86,17 @@ def materialize(
         StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
     """
     access = Access(storage_options, allowed_roots or (), limits)
-    return next(materialize_parts(table, None, access, only_missing=only_missing))
+    return next(materialize_parts(table, None, access))
 
 
-def materialize_parts(
-    table: pa.Table, max_batch_bytes: int | None, access: Access, *, only_missing: bool = True
-) -> Iterator[pa.Table]:
+def materialize_parts(table: pa.Table, max_batch_bytes: int | None, access: Access) -> Iterator[pa.Table]:
     """Yield the result of :func:`materialize` in parts of whole samples of at most ``max_batch_bytes``.
 
     A larger sample is a part of its own. Rows may share bytes, and so take far more memory than was fetched: only one
     part is made at a time. There is at least one part.
     """
     table = with_fetch_columns(table)
-    chosen = _rows_to_fill(table, only_missing)
+    chosen = _rows_to_fill(table)
     raws = RawShards(table.schema, access.storage_options)
     table, stated_sizes = _without_sizes(table)
     if not chosen.any():
@@ -257,7 +253,7 @@ def bytes_to_fetch(table: pa.Table) -> np.ndarray:
     """
     sizes = np.zeros(table.num_rows, np.int64)
     seen: set[tuple[str | int | None, ...]] = set()
-    for row in np.flatnonzero(_rows_to_fill(table, only_missing=True)).tolist():
+    for row in np.flatnonzero(_rows_to_fill(table)).tolist():
         try:
             ref = parse_source_ref(table["source_ref"][row].as_py())
         except ValueError:
@@ -269,10 +265,9 @@ def bytes_to_fetch(table: pa.Table) -> np.ndarray:
     return sizes
 
 
-def _rows_to_fill(table: pa.Table, only_missing: bool) -> np.ndarray:
-    chosen = np.asarray(pc.equal(table["modality"], "image"), dtype=bool)
-    if only_missing:
-        chosen &= np.asarray(pc.is_null(table["binary_content"]), dtype=bool)
+def _rows_to_fill(table: pa.Table) -> np.ndarray:
+    is_image, has_bytes = pc.equal(table["modality"], "image"), table["binary_content"].is_valid()
+    chosen = np.asarray(is_image, dtype=bool) & ~np.asarray(has_bytes, dtype=bool)
     errors = table["materialize_error"]
     for row in np.flatnonzero(chosen & np.asarray(pc.is_valid(errors), dtype=bool)).tolist():
         chosen[row] = error_code(errors[row].as_py()) in _WORTH_ANOTHER_TRY

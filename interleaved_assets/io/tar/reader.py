@@ -51,7 +51,6 @@ def read_tar_shard(
     storage_options: StorageOptions = None,
     allowed_roots: Sequence[str] | None = None,
     limits: TarLimits = LIMITS,
-    types: Mapping[str, pa.DataType] | None = None,
     notes: Counter[str] | None = None,
     accept_incomplete: bool = True,
 ) -> Iterator[pa.Table]:
@@ -74,7 +73,6 @@ def read_tar_shard(
         allowed_roots: folders and URLs below which locators may point to images that the tar names but does not hold;
             by default the tar's own folder.
         limits: limits for a member, a document, a sample, all documents together and a compressed tar.
-        types: wished types of passthrough columns; a column gets its type if no value is lost by it.
         notes: counts of irregularities that are no row's error, by kind.
         accept_incomplete: read a tar that is cut or damaged, has no end mark, or has data after it, as far as possible.
 
@@ -95,7 +93,7 @@ def read_tar_shard(
         notes=notes,
         by_reference=by_reference,
     )
-    return _tar_tables(uri, options, types)
+    return _tar_tables(uri, options)
 
 
 class ReadOptions(NamedTuple):
@@ -134,9 +132,9 @@ def tar_shortfall(uri: str, options: ReadOptions) -> str | None:
         return source.index.shortfall
 
 
-def _tar_tables(uri: str, options: ReadOptions, types: Mapping[str, pa.DataType] | None = None) -> Iterator[pa.Table]:
+def _tar_tables(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     check_limits(options.limits)
-    with _opened([uri], options, ColumnTypes(options.layout.fields, types)) as ((shard,), schema):
+    with _opened([uri], options, ColumnTypes(options.layout.fields)) as ((shard,), schema):
         tables = _tables(shard, schema, options)
         if options.max_batch_bytes is not None:
             yield from tables

@@ -427,9 +427,12 @@ def test_only_the_columns_asked_for(tmp_path: Path) -> None:
 def test_wished_types_are_taken_where_nothing_is_lost(tmp_path: Path) -> None:
     uri = documents(tmp_path, {"n": 1, "m": 300, "s": {"a": 1}, "t": "x"})
     wished = {"n": pa.int8(), "m": pa.int8(), "s": pa.json_(), "t": pa.large_string(), "none": pa.int8()}
-    table = read(uri, types=wished)
-    assert [str(table.schema.field(name).type) for name in "nmst"] == ["int8", "int64", JSON, "large_string"]
-    assert "none" not in table.column_names
+    reader = InterleavedWebdatasetReader(uri, schema_overrides=wished)
+    with pytest.raises(ShardError, match="column 'm' is int64 and cannot become int8"):
+        list(reader)
+    (batch,) = InterleavedWebdatasetReader(uri, schema_overrides=wished | {"m": pa.int16()})
+    schema = batch.to_pyarrow().schema
+    assert [str(schema.field(name).type) for name in "nmst"] == ["int8", "int16", JSON, "large_string"]
 
 
 def test_other_field_names(tmp_path: Path) -> None:
