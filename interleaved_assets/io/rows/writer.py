@@ -1,7 +1,6 @@
 """Base of the shard writers: file names, modes, materialization, the error policy and the schema."""
 
 import hashlib
-import io
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ MODES: Final[tuple[str, ...]] = get_args(WriteMode)
 
 _STEM_BYTES: Final = 120
 _PART_BYTES: Final = 64 * 2**20
+_HASHED_ROWS: Final = 100
 
 _FETCH_OPTIONS: Final = frozenset({"max_member_bytes", "max_sample_bytes", "max_unpacked_bytes"})
 
@@ -184,24 +184,10 @@ def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:
 
 def _rows_hash(table: pa.Table) -> str:
     """Hash all rows; the hash may differ for equal rows in other chunks."""
-    digest = _Digest()
-    with pa.ipc.new_stream(pa.PythonFile(digest, mode="w"), table.schema) as stream:
-        stream.write_table(table)
-    return digest.sha256.hexdigest()[:12]
-
-
-class _Digest(io.RawIOBase):
-    """A writable file that keeps only the hash of its bytes."""
-
-    def __init__(self) -> None:
-        self.sha256 = hashlib.sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.sha256.update(data)
-        return len(data)
+    digest = hashlib.sha256(table.schema.serialize())
+    for part in table.to_batches(max_chunksize=_HASHED_ROWS):
+        digest.update(part.serialize())
+    return digest.hexdigest()[:12]
 
 
 def _named(batch: InterleavedBatch) -> str:
