@@ -15,7 +15,7 @@ from interleaved_assets.io.parquet.types import stored_schema
 from interleaved_assets.io.rows.batches import row_bytes, split_samples
 from interleaved_assets.io.rows.reader import align_shard
 from interleaved_assets.io.rows.writer import ShardWriter
-from interleaved_assets.io.storage import StorageOptions, atomic_output, parse_size
+from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, parse_size
 from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.casting import any_type, empty_table, plain_type, with_columns
 from interleaved_assets.model.columns import ROW_KEY
@@ -38,18 +38,13 @@ class ParquetShard:
 
     Attributes:
         uri: the final path of the file.
+        output: its file, which has its size, checksum and stamp once it is committed.
         schema: schema of its rows.
         rows: number of rows written so far.
-        size: size in bytes, set at the commit.
-        checksum: 128-bit XXH3 of the file as 32 hex digits, set at the commit.
-        stamp: stamp of the file, set at the commit; None if the storage does not report it.
     """
 
-    def __init__(self, uri: str, schema: pa.Schema, writer: pq.ParquetWriter, row_group_bytes: int) -> None:
-        self.uri, self.schema, self.rows = uri, schema, 0
-        self.size = 0
-        self.checksum: str | None = None
-        self.stamp: str | None = None
+    def __init__(self, output: AtomicOutput, schema: pa.Schema, writer: pq.ParquetWriter, row_group_bytes: int) -> None:
+        self.uri, self.output, self.schema, self.rows = output.uri, output, schema, 0
         self._writer, self._limit = writer, row_group_bytes
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
@@ -134,7 +129,7 @@ def parquet_shard(
         try:
             writer = _arrow_writer(sink, stored_schema(schema), compression)
             try:
-                shard = ParquetShard(uri, schema, writer, row_group_bytes)
+                shard = ParquetShard(output, schema, writer, row_group_bytes)
                 yield shard
                 shard.finish()
                 sink.finish(writer)
@@ -145,7 +140,6 @@ def parquet_shard(
                     writer.close()
         except pa.ArrowNotImplementedError as error:
             raise OptionError(f"cannot write {uri} as Parquet: {error}") from error
-    shard.size, shard.checksum, shard.stamp = output.size, output.checksum, output.stamp
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -15,7 +15,7 @@ from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, pa
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.rows.batches import gathered
 from interleaved_assets.io.rows.writer import ShardWriter
-from interleaved_assets.io.storage import StorageOptions, atomic_output
+from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.exact import MODALITIES, Exact, check_columns
@@ -34,21 +34,13 @@ class TarShard:
 
     Attributes:
         uri: its final path or URL.
+        output: its file, which has its size, checksum and stamp once it is committed.
         rows: number of rows written so far.
-        size: its size in bytes, once it is committed.
-        checksum: 128-bit XXH3 of its bytes as 32 hex digits, once it is committed.
-        stamp: stamp of the file, once it is committed; None if the storage does not report it.
     """
 
-    def __init__(
-        self, uri: str, sink: Any, limits: TarLimits = LIMITS, store: Callable[[], None] | None = None
-    ) -> None:
-        self.uri, self.rows = uri, 0
-        self._store, self._is_finished = store, False
-        self.size = 0
-        self.checksum: str | None = None
-        self.stamp: str | None = None
-        self._members, self._limits = MemberWriter(sink), limits
+    def __init__(self, output: AtomicOutput, sink: Any, limits: TarLimits) -> None:
+        self.uri, self.output, self.rows = output.uri, output, 0
+        self._members, self._limits, self._is_finished = MemberWriter(sink), limits, False
         self._schema: pa.Schema | None = None
         self._ids: set[str] = set()
 
@@ -85,22 +77,13 @@ class TarShard:
         self.rows += table.num_rows
 
     def finish(self) -> None:
-        """Write the end mark, unless it is written already; :func:`tar_shard` calls this."""
+        """Write the end mark, unless it is written already; :func:`tar_shard` calls this.
+
+        After that, :meth:`.AtomicOutput.store` may store a tar that is not compressed.
+        """
         if not self._is_finished:
             self._members.finish()
             self._is_finished = True
-
-    def store(self) -> None:
-        """Write the end mark, and store the tar without making it visible.
-
-        The end of the block then takes only a moment, unless the tar is compressed. Nothing can be written afterwards.
-
-        Raises:
-            StorageError: the tar cannot be written.
-        """
-        self.finish()
-        if self._store is not None:
-            self._store()
 
 
 @contextmanager
@@ -121,15 +104,12 @@ def tar_shard(uri: str, *, storage_options: StorageOptions = None, limits: TarLi
     """
     with atomic_output(uri, storage_options) as output, ExitStack() as stack:
         sink: Any = output
-        store: Callable[[], None] | None = output.store
         if uri.lower().endswith(COMPRESSED_ENDINGS):
-            store = None  # closing the compressed stream writes the rest
             packed = gzip.GzipFile(filename="", mode="wb", fileobj=output, compresslevel=_GZIP_LEVEL, mtime=0)
             sink = stack.enter_context(packed)
-        shard = TarShard(uri, sink, limits, store)
+        shard = TarShard(output, sink, limits)
         yield shard
         shard.finish()
-    shard.size, shard.checksum, shard.stamp = output.size, output.checksum, output.stamp
 
 
 @dataclass

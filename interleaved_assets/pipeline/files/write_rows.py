@@ -64,7 +64,7 @@ def write_rows(
         ledger_file.write(ledger)
         check_input()
     return Work(
-        outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
+        outputs={"rows": OutputFile.of(rows_file.output), "ledger": OutputFile.of(ledger_file.output)},
         **facts.model_dump(exclude={"columns", "required", "counted"}),
         **column_facts(first.schema),
     )

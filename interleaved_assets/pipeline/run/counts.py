@@ -235,7 +235,7 @@ def write_scores(
     with parquet_shard(uri, scores.schema, storage_options=options) as out:
         out.write(scores)
     return Work(
-        outputs={"rows": OutputFile.of(out)},
+        outputs={"rows": OutputFile.of(out.output)},
         counts_out=Counts(rows=scores.num_rows, images=scores.num_rows),
         errors=dict(count_errors(scores[error_column])),
         **column_facts(out.schema),

@@ -10,11 +10,12 @@ drops, without reading an output.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from interleaved_assets.io.storage import (
+    AtomicOutput,
     atomic_output,
     content_hash,
     file_info,
@@ -27,15 +28,6 @@ from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.settings.shard_paths import PART_MARK, ShardPaths, is_rows_role
 
 RAW_SHARDS: Final = "raw_shards"
-
-
-class Written(Protocol):
-    """The attributes that every writer has once its file is committed."""
-
-    uri: str
-    size: int
-    checksum: str | None
-    stamp: str | None
 
 
 class OutputFile(BaseModel):
@@ -60,7 +52,7 @@ class OutputFile(BaseModel):
         return f"xxh3:{self.checksum}" if self.checksum else f"sha256:{self.sha256}"
 
     @classmethod
-    def of(cls, written: "Written") -> "OutputFile":
+    def of(cls, written: AtomicOutput) -> "OutputFile":
         """Return the facts of a committed output.
 
         Raises:

@@ -105,9 +105,9 @@ def _selected(shard: ShardTask, stored: OpenRows) -> Work:
     missing = Counter({reason: count for reason, count in facts.dropped.items() if reason in ROW_ERROR_CODES})
     return Work(
         outputs={
-            "rows": OutputFile.of(rows_file),
-            "ledger": OutputFile.of(ledger_file),
-            SAMPLES: OutputFile.of(samples_file),
+            "rows": OutputFile.of(rows_file.output),
+            "ledger": OutputFile.of(ledger_file.output),
+            SAMPLES: OutputFile.of(samples_file.output),
         },
         counts_in=facts.counts_in,
         counts_out=facts.counts_out,

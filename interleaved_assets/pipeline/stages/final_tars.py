@@ -50,7 +50,7 @@ def write_tars(shard: ShardTask) -> Work:
     for tar in tars.values():
         read_back.update(tar.samples.compare(tar.file, shard.options, all_tars=files))
     return Work(
-        outputs={**{role: tar.file for role, tar in tars.items()}, "ledger": OutputFile.of(ledger_file)},
+        outputs={**{role: tar.file for role, tar in tars.items()}, "ledger": OutputFile.of(ledger_file.output)},
         **facts.model_dump(exclude={"counted", "notes", "parts"}),
         counted=facts.counted | read_back,
         notes=_notes([*tars.values()], shard.settings.final_tars),

@@ -84,12 +84,13 @@ def export_images(shard: ShardTask) -> Work:
         ledger_file.write(dropped)
         tars.finish()
     reasons = drop_reasons(dropped)
-    files = {file.uri.rpartition("/")[2]: OutputFile.of(file) for chunk in tars.chunks for file in chunk}
+    written_files = [file for chunk in tars.chunks for file in (chunk.tar, chunk.table.output)]
+    files = {file.uri.rpartition("/")[2]: OutputFile.of(file) for file in written_files}
     for name in files_below(paths.images(), shard.options):
         if is_image_file(name) and name not in files:
             remove_file(join(paths.images(), name), shard.options)
     return Work(
-        outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file), **files},
+        outputs={"rows": OutputFile.of(rows_file.output), "ledger": OutputFile.of(ledger_file.output), **files},
         counts_in=seen.counts,
         counts_out=written.counts.model_copy(update={"image_bytes": tars.image_bytes}),
         errors=dict(errors + Counter(reasons)),

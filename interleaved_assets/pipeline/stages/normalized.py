@@ -69,7 +69,7 @@ def normalize(shard: ShardTask) -> Work:
         content.check_layout(shard, facts.counts_in.samples)
         ledger_file.write(dropped)
     return Work(
-        outputs={"rows": OutputFile.of(rows_file), "ledger": OutputFile.of(ledger_file)},
+        outputs={"rows": OutputFile.of(rows_file.output), "ledger": OutputFile.of(ledger_file.output)},
         **facts.model_dump(exclude={"columns", "required", "notes", "counted"}),
         **column_facts(rows_file.schema),
         counted=facts.counted | content.counted,

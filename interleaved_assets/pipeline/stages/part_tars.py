@@ -55,6 +55,10 @@ class _Part(NamedTuple):
     samples: WrittenSamples
     counter: RowCounter
 
+    def store(self) -> None:
+        self.tar.finish()
+        self.tar.output.store()
+
     def commit(self) -> None:
         self.commits.close()
 
@@ -94,7 +98,7 @@ class PartTars:
         if not self._begun:
             self._begin()
         if len(self._begun) > 1:
-            self._begun[-1].tar.store()
+            self._begun[-1].store()
         if len(self._places) > 1 and (self._left or len(self._begun) < len(self._places)):
             raise self._changed()
 
@@ -110,7 +114,7 @@ class PartTars:
             part.commit()
         done = zip(self._places, self._begun, strict=True)
         self.tars = {
-            role: WrittenTar(OutputFile.of(part.tar), part.counter.counts, part.samples) for role, part in done
+            role: WrittenTar(OutputFile.of(part.tar.output), part.counter.counts, part.samples) for role, part in done
         }
 
     def abandon(self, error: BaseException) -> None:
@@ -123,7 +127,7 @@ class PartTars:
         if number == len(self._places):
             raise self._changed()
         if number:
-            self._begun[-1].tar.store()
+            self._begun[-1].store()
         uri = [*self._places.values()][number]
         options, limits = self._shard.options, self._shard.settings.limits.for_tars()
         commits = ExitStack()

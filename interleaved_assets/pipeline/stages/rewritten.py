@@ -58,9 +58,9 @@ def rewrite_rows(shard: ShardTask) -> Work:
         ledger_file.write(dropped)
     return Work(
         outputs={
-            "rows": OutputFile.of(rows_file),
-            "ledger": OutputFile.of(ledger_file),
-            CHANGES: OutputFile.of(changes_file),
+            "rows": OutputFile.of(rows_file.output),
+            "ledger": OutputFile.of(ledger_file.output),
+            CHANGES: OutputFile.of(changes_file.output),
         },
         **facts.model_dump(include={"counts_in", "counts_out", "dropped"}),
         **column_facts(rows_file.schema),

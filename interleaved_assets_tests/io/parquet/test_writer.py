@@ -32,7 +32,7 @@ def write(uri: Path | str, *tables: pa.Table, **options: object) -> str:
         for table in tables:
             shard.write(table)
     assert shard.rows == sum(table.num_rows for table in tables)
-    return shard.checksum
+    return shard.output.checksum
 
 
 def test_a_shard_knows_its_rows_size_and_hash(tmp_path: Path) -> None:
@@ -40,9 +40,10 @@ def test_a_shard_knows_its_rows_size_and_hash(tmp_path: Path) -> None:
     with parquet_shard(str(tmp_path / "a.parquet"), table.schema) as shard:
         shard.write(table)
         assert not (tmp_path / "a.parquet").exists()
-        assert shard.checksum is None
+        assert shard.output.checksum is None
     content = (tmp_path / "a.parquet").read_bytes()
-    assert (shard.rows, shard.size, shard.checksum) == (30, len(content), xxhash.xxh3_128_hexdigest(content))
+    assert (shard.rows, shard.output.size) == (30, len(content))
+    assert shard.output.checksum == xxhash.xxh3_128_hexdigest(content)
     assert pq.read_table(tmp_path / "a.parquet") == table
 
 

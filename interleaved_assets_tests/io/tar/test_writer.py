@@ -331,12 +331,12 @@ def test_bytes_depend_on_the_rows_alone(tmp_path: Path) -> None:
 def test_size_and_hash_are_those_of_the_file(tmp_path: Path) -> None:
     with tar_shard(str(tmp_path / "a.tar")) as shard:
         shard.write(rows_table(sample("a", PNG)))
-        assert (shard.checksum, (tmp_path / "a.tar").exists()) == (None, False)
+        assert (shard.output.checksum, (tmp_path / "a.tar").exists()) == (None, False)
     content = (tmp_path / "a.tar").read_bytes()
-    assert (shard.size, shard.checksum) == (len(content), xxhash.xxh3_128_hexdigest(content))
+    assert (shard.output.size, shard.output.checksum) == (len(content), xxhash.xxh3_128_hexdigest(content))
     with tar_shard(str(tmp_path / "b.tar")) as shard:
         pass
-    assert (shard.size, list(read_tar_shard(str(tmp_path / "b.tar")))) == (10240, [])
+    assert (shard.output.size, list(read_tar_shard(str(tmp_path / "b.tar")))) == (10240, [])
 
 
 @pytest.mark.parametrize("extension", ["tar.gz", "tgz"])

@@ -61,7 +61,7 @@ def write(path: Path | str, *tables: pa.Table, expected: Sequence[pa.Table] = ()
             tar.write(table)
     for table in expected or tables:
         written.add(table)
-    return written, OutputFile.of(tar)
+    return written, OutputFile.of(tar.output)
 
 
 def test_the_written_samples_are_read_back(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_memory_does_not_follow_the_tar(tmp_path: Path) -> None:
         "        tar.write(table)\n"
         "        written.add(table)\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "written.compare(OutputFile.of(tar), None)\n"
+        "written.compare(OutputFile.of(tar.output), None)\n"
         "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "a.tar")]
