@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from importlib.metadata import version
 from pathlib import Path
 
+import pandas as pd  # noqa: F401  pyarrow imports it with the first array that it makes of Python values
 import pyarrow as pa
 
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader, read_parquet_shard
