@@ -5,15 +5,22 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from interleaved_assets.model.casting import plain_type, with_columns
+
 # For shorter runs of kept rows, copying the bytes is cheaper than keeping a slice.
 _WORTH_A_SLICE_BYTES: Final = 16 * 2**10
 
 
 def filter_rows(table: pa.Table, keep: pa.BooleanArray | pa.ChunkedArray) -> pa.Table:
-    """Return the rows where ``keep`` (no nulls) is True, as ``Table.filter`` does, but without copying image bytes."""
+    """Return the rows where ``keep`` (no nulls) is True, as ``Table.filter`` does, but without copying image bytes.
+
+    If rows are left out, columns that are dictionaries, runs or views become plain.
+    """
     mask = np.asarray(keep, dtype=bool)
     if mask.all():
         return table
+    if any(plain_type(dtype) != dtype for dtype in table.schema.types):
+        table = with_columns(table, pa.schema([field.with_type(plain_type(field.type)) for field in table.schema]))
     if "binary_content" not in table.column_names:
         return table.filter(pa.array(mask))
     column = table["binary_content"]

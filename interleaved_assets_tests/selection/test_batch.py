@@ -212,6 +212,22 @@ def test_images_fetched_in_parts_give_the_same_rows(batch, tmp_path, monkeypatch
     assert ledger.equals(expected_ledger)
 
 
+def test_a_part_without_anything_to_fetch_joins_the_others(batch, tmp_path, monkeypatch):
+    InterleavedWebdatasetWriter(str(tmp_path / "raw")).write(batch)
+    (lazy,) = InterleavedWebdatasetReader(tmp_path / "raw")
+    (eager,) = InterleavedWebdatasetReader(tmp_path / "raw", materialize_on_read=True)
+    table = pa.concat_tables([eager.to_pyarrow().slice(0, 5), lazy.to_pyarrow().slice(5)])
+    schema = table.schema
+    for name, dtype in (("binary_content", pa.binary()), ("materialize_error", pa.large_string())):
+        place = schema.get_field_index(name)
+        schema = schema.set(place, schema.field(place).with_type(dtype))
+    stand_in(monkeypatch, selection_batch, "_PART_BYTES", 1)
+    kept, ledger = filter_batch(InterleavedBatch(table.cast(schema), lazy.source_files))
+    expected, expected_ledger = filter_batch(eager)
+    assert kept.to_pyarrow().equals(expected.to_pyarrow())
+    assert ledger.equals(expected_ledger)
+
+
 def test_bounds_on_texts_and_fields_in_a_script(batch):
     settings = SelectionSettings(
         order=(),

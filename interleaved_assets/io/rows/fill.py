@@ -132,6 +132,9 @@ def fetched_parts(table: pa.Table, most_bytes: int, access: Access) -> Iterator[
     if not sizes.any() or not are_adjacent(table["sample_id"]):
         yield from materialize_parts(table, None, access)
         return
+    # parts in which nothing is fetched get the types of the others
+    for name, dtype in (("binary_content", pa.large_binary()), ("materialize_error", pa.string())):
+        table = _replaced(table, name, table[name].cast(dtype))
     for part in split_samples(table, most_bytes, sizes):
         yield from materialize_parts(part, most_bytes, access)
 
@@ -369,6 +372,6 @@ def _container(data: Content) -> _Container:
         return _Container(content_type, tiff, row_error("invalid_tiff", str(error)))
 
 
-def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _replaced(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
     place = table.column_names.index(name)
     return table.set_column(place, table.schema.field(place).with_type(column.type), column)

@@ -111,9 +111,9 @@ def random_name(name: str) -> str:
     return f".{name[:50]}.{uuid.uuid4().hex}.tmp"
 
 
-def is_temporary(name: str) -> bool:
-    """Return whether ``name`` is one of :func:`random_name`."""
-    return re.fullmatch(r"\..+\.[0-9a-f]{32}\.tmp", name) is not None
+def is_temporary(found: str, name: str) -> bool:
+    """Return whether ``found`` is a :func:`random_name` of ``name``."""
+    return re.fullmatch(rf"\.{re.escape(name[:50])}\.[0-9a-f]{{32}}\.tmp", found) is not None
 
 
 def _open_unnamed(folder: Path) -> int | None:

@@ -31,8 +31,7 @@ def begin_folder(folder: str, card: bytes, own: Collection[str], options: Storag
     """
     place = join(folder, CARD_FILE)
     found = sorted(files_below(folder, options))
-    # temporary files of a killed writer
-    unfinished = [one for one in found if is_temporary(one.rpartition("/")[2])]
+    unfinished = [one for one in found if _is_unfinished(one, own)]
     left = [one for one in found if one not in unfinished]
     if is_copy:
         if others := [one for one in left if one not in own]:
@@ -59,3 +58,10 @@ def _of_other_content(folder: str) -> OptionError:
         f"origin. Choose an empty folder. If it is a release that no other process is making, delete {folder} and "
         "repeat this command."
     )
+
+
+def _is_unfinished(name: str, own: Collection[str]) -> bool:
+    """Return whether ``name`` is a temporary file of one of ``own``, which a killed writer has left."""
+    place, _, found = name.rpartition("/")
+    finals = (one.rpartition("/") for one in own)
+    return any(folder == place and is_temporary(found, final) for folder, _, final in finals)

@@ -360,7 +360,7 @@ def test_what_a_killed_copy_left_is_replaced(settings: Settings, tmp_path: Path)
         make_release("v1", settings, to=str(tmp_path / "copy"))
     assert findings(tmp_path / "copy/manifest.json") == []
     assert list(tmp_path.glob("copy/**/.*")) == []
-    notes = tmp_path / "other/.notes.tmp"
+    notes = tmp_path / f"other/.notes.{'0f' * 16}.tmp"
     notes.parent.mkdir()
     notes.write_text("mine")
     with pytest.raises(OptionError, match=r"is not empty, it has \.notes"):
