@@ -20,13 +20,13 @@ from interleaved_assets.settings import Settings, StorageSettings
 
 UP_TO_DATE: Final = "up_to_date"
 RAW_ROOT_CHECK: Final = dg.AssetCheckKey(dg.AssetKey(RAW_SHARDS), "raw_root_fresh")
-_RAW_ROOT_FRESH: Final = (
+_RAW_ROOT_DESCRIPTION: Final = (
     "The raw root and its folders can be listed (an error where not), and its newest shard landed within the last "
     "checks.max_raw_age_hours, where that is set (a warning where not). Runs by itself with the "
     "schedule daily_report. A time in the future, from a clock that is off, counts as now. Registered "
     "shards that are not there any more are counted; their outputs are left alone."
 )
-_UP_TO_DATE: Final = (
+_UP_TO_DATE_DESCRIPTION: Final = (
     "Every shard below the raw root is done at this stage, from the present inputs, settings and code (a warning where "
     "not, with the shards and the reasons). Runs with the schedule daily_report."
 )
@@ -41,7 +41,7 @@ _MOST_AFTER_A_RUN: Final = 1_000
 def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
     """Return the check that the raw root can be listed and that its newest shard is not too old."""
 
-    @dg.asset_check(asset=RAW_SHARDS, name=RAW_ROOT_CHECK.name, description=_RAW_ROOT_FRESH)
+    @dg.asset_check(asset=RAW_SHARDS, name=RAW_ROOT_CHECK.name, description=_RAW_ROOT_DESCRIPTION)
     def raw_root_fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         registered = context.instance.get_dynamic_partitions(SHARDS)
         verdict = judge_raw_root(settings.storage, settings.checks.max_raw_age_hours, time.time(), registered)
@@ -127,7 +127,7 @@ def build_up_to_date_check(settings: Settings) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(
         name=UP_TO_DATE,
-        specs=[dg.AssetCheckSpec(UP_TO_DATE, asset=name, description=_UP_TO_DATE) for name in stages],
+        specs=[dg.AssetCheckSpec(UP_TO_DATE, asset=name, description=_UP_TO_DATE_DESCRIPTION) for name in stages],
         can_subset=True,
     )
     def up_to_date(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:

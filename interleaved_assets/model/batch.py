@@ -35,6 +35,10 @@ class InterleavedBatch:
         data: the rows; reserved columns as in ``INTERLEAVED_SCHEMA``, any other column is passthrough. Columns of an
             Arrow table that are dictionaries, runs or views become plain.
         source_files: the files these rows were read from, also after a split by ``max_batch_bytes``.
+
+    Raises:
+        pa.ArrowInvalid: a reserved column is stored as a dictionary, runs or a view, and a value does not fit the row
+            model.
     """
 
     data: "pa.Table | pd.DataFrame" = field(default_factory=INTERLEAVED_SCHEMA.empty_table)

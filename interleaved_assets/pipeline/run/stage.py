@@ -45,7 +45,7 @@ class ShardTask:
     source: RawSource | None = None
     """The raw shard with the version of its content."""
     score_inputs: tuple[str, ...] = ()
-    """Those of the input stages that score images."""
+    """The input stages that score images."""
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -53,7 +53,7 @@ class ShardTask:
 
     @property
     def rows_input(self) -> str:
-        """The input stage whose rows it reads: the first."""
+        """The first input stage, whose rows the work reads."""
         return next(iter(self.read))
 
     def rows_of(
@@ -175,7 +175,7 @@ class Stage:
 
     Attributes:
         name: also the name of the asset and of the folder of the outputs.
-        inputs: the stages whose outputs it reads; that whose rows it reads is the first.
+        inputs: the stages whose outputs it reads; the first is the one whose rows it reads.
         score_inputs: those of the inputs that score images.
         connect: returns it with the inputs that it has under the settings, after the stages before it; None if it is
             off.

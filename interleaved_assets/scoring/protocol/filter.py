@@ -97,16 +97,7 @@ class Display:
 
 @dataclass(frozen=True)
 class _Filter:
-    """What filters of each kind have.
-
-    Attributes:
-        name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above``.
-        open_maximum: whether a value equal to the maximum is dropped too.
-        version: increased when the filter's decisions change, so that earlier selections count as stale.
-        minimum, maximum: settings of a built-in filter's bounds. Those of other filters are ``own.<name>.min`` and
-            ``own.<name>.max``.
-        display: its display in reports; by default the filter's name is the label.
-    """
+    """Hold the fields that filters of every kind share; :class:`ImageFilter` describes them."""
 
     name: str
     open_maximum: bool = field(default=False, kw_only=True)
@@ -121,6 +112,12 @@ class ImageFilter(_Filter):
     """A filter that keeps or drops each image by its stored scores.
 
     Attributes:
+        name: its name in ``selection.order``; it drops with the reasons ``<name>_below`` and ``<name>_above``.
+        open_maximum: whether a value equal to the maximum is dropped too.
+        version: increased when the filter's decisions change, so that earlier selections count as stale.
+        minimum, maximum: settings of a built-in filter's bounds. Those of other filters are ``own.<name>.min`` and
+            ``own.<name>.max``.
+        display: its display in reports; by default the filter's name is the label.
         columns: columns of the score table that it reads; a null or NaN in any of them is a missing score.
         combine: computes one value from several columns, all as float64 arrays; not needed for one column.
         error_columns: columns that say why a score is missing, in order of precedence.
@@ -143,6 +140,7 @@ class SampleFilter(_Filter):
     """A filter that keeps or drops each sample that has content, by what earlier filters left of it.
 
     Attributes:
+        name, open_maximum, version, minimum, maximum, display: as in :class:`ImageFilter`.
         measure: computes one value per sample.
     """
 
@@ -156,9 +154,9 @@ class TextFilter(_Filter):
     A filter on strings drops with the reasons ``<name>_not_in`` and ``<name>_in``.
 
     Attributes:
+        name, open_maximum, version, minimum, maximum, display, error_columns: as in :class:`ImageFilter`.
         column: the column of the document scores that it reads.
         of: what it drops: the ``document`` with all its rows, or the row of the ``text``.
-        error_columns: as in :class:`ImageFilter`.
     """
 
     column: str
