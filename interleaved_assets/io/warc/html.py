@@ -38,8 +38,13 @@ _MOST_TAGS: Final = 200_000
 _MOST_NESTED: Final = 2_000
 _LONG_TAG: Final = 20_000
 """Bytes of a tag from which on its attributes are counted."""
-_QUOTED: Final = re.compile(rb"\"[^\"]*\"|'[^']*'")
 _MOST_ATTRIBUTES: Final = 2_000
+_TAG_NAME: Final = re.compile(rb"<[a-zA-Z][^\t\n\f\r />]*")
+# A name may contain any other character, also quotes and "<"; possessive, since a second try finds nothing more.
+_MANY_ATTRIBUTES: Final = re.compile(
+    rb"(?:[\t\n\f\r /]*+[^\t\n\f\r />][^\t\n\f\r />=]*+"
+    rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >]*+))?+){%d}+" % (_MOST_ATTRIBUTES + 1)
+)
 
 
 class DecodedPage(NamedTuple):
@@ -106,10 +111,9 @@ def excess(html: bytes) -> str | None:
     with the number of elements.
     """
     for run in _long_runs(html):
-        for part in run.split(b"<")[1:]:
-            is_long_tag = len(part) > _LONG_TAG and part[:1].isalpha()
-            if is_long_tag and len(_QUOTED.sub(b"", part).split()) > _MOST_ATTRIBUTES:
-                return f"an element of the page has more than {_MOST_ATTRIBUTES} attributes"
+        tag = _TAG_NAME.search(run)
+        if tag and len(run) - tag.start() > _LONG_TAG and _MANY_ATTRIBUTES.match(run, tag.end()):
+            return f"an element of the page has more than {_MOST_ATTRIBUTES} attributes"
     if (tags := html.count(b"<")) < _FEW_TAGS:
         return None
     if tags > _MOST_TAGS:

@@ -142,9 +142,12 @@ def test_a_large_page_is_an_error_and_is_not_unpacked(tmp_path: Path) -> None:
         ("<a><b></a>" * 50_000, "its elements are nested more than 2000 deep"),
         ("<svg><g>" * 50_000, "its elements are nested more than 2000 deep"),
         ("<p>x" * 300_000, "it has more than 200000 tags"),
-        (
-            "<div " + " ".join(f"a{at}=1" for at in range(50_000)) + ">",
-            "an element of the page has more than 2000 attr",
+        *(
+            (
+                "<div " + separator.join(f"{name}{at}" for at in range(50_000)) + ">",
+                "an element of the page has more than 2",
+            )
+            for name, separator in (("a", "=1 "), ("a<", " "), ("<a", "/"), ("a", "=''"))
         ),
     ],
 )
@@ -165,7 +168,12 @@ def test_a_page_of_many_short_elements_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "html",
-    ["word " * 9_000 + "<p>end</p>", "<p>" + "word " * 9_000 + "</p>", "<!-- " + "word " * 9_000 + "--><p>end</p>"],
+    [
+        "word " * 9_000 + "<p>end</p>",
+        "<p>" + "word " * 9_000 + "</p>",
+        "<!-- " + "word " * 9_000 + "--><p>end</p>",
+        "<p title='" + "word " * 9_000 + "' class = \"" + "word " * 9_000 + '">',
+    ],
 )
 def test_long_texts_between_tags_are_no_attributes(html: str) -> None:
     assert excess(html.encode()) is None
