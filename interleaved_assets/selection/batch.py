@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from interleaved_assets.io.rows.fetch import Access, is_compressed_tar
-from interleaved_assets.io.rows.fill import fetched_parts
+from interleaved_assets.io.rows.fetch import Access
+from interleaved_assets.io.rows.fill import fetched_parts, unpacks_a_tar
 from interleaved_assets.io.storage.roots import folders_of
 from interleaved_assets.model.batch import InterleavedBatch, Mask
 from interleaved_assets.model.columns import ROW_KEY
@@ -133,12 +133,12 @@ def filter_batch(
     """
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots
+    rows = batch.to_pyarrow()
     parts: list[pa.Table] = []
 
     def filled() -> Iterator[pa.Table]:
-        # for each part, a compressed tar would be unpacked again
-        most_bytes = sys.maxsize if any(map(is_compressed_tar, batch.source_files)) else _PART_BYTES
-        for part in fetched_parts(batch.to_pyarrow(), most_bytes, Access(storage_options, roots)):
+        most_bytes = sys.maxsize if unpacks_a_tar(rows) else _PART_BYTES
+        for part in fetched_parts(rows, most_bytes, Access(storage_options, roots)):
             parts.append(part)
             yield part
 

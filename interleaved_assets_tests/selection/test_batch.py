@@ -8,7 +8,7 @@ import pytest
 
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
-from interleaved_assets.io.rows import fill
+from interleaved_assets.io.rows import fetch, fill
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.batch import InterleavedBatch
@@ -210,6 +210,21 @@ def test_images_fetched_in_parts_give_the_same_rows(batch, tmp_path, monkeypatch
     assert kept.to_pyarrow().equals(expected.to_pyarrow())
     assert kept.count() == 4
     assert ledger.equals(expected_ledger)
+
+
+def test_members_of_a_compressed_tar_beside_the_source_file_are_unpacked_once(batch, tmp_path, monkeypatch):
+    (tar,) = InterleavedWebdatasetWriter(str(tmp_path / "raw")).write(batch)
+    (tmp_path / "shard.tar.gz").write_bytes(gzip.compress(Path(tar).read_bytes()))
+    (lazy,) = InterleavedWebdatasetReader(tmp_path / "shard.tar.gz")
+    stand_in(monkeypatch, selection_batch, "_PART_BYTES", 1)
+    opened = []
+    usual = fetch.open_tar
+    stand_in(
+        monkeypatch, fetch, "open_tar", lambda uri, *rest, **options: opened.append(uri) or usual(uri, *rest, **options)
+    )
+    kept, _ = filter_batch(InterleavedBatch(lazy.to_pyarrow(), (str(tmp_path / "rows.parquet"),)))
+    assert kept.count() == 4
+    assert opened == [str(tmp_path / "shard.tar.gz")]
 
 
 def test_a_part_without_anything_to_fetch_joins_the_others(batch, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ by reference from the raw shard that they were made from. Sources are read once 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import ShardError, error_code, row_error
-from interleaved_assets.model.source_ref import parse_source_ref
+from interleaved_assets.model.source_ref import SourceRef, parse_source_ref
 
 _GUESSED_BYTES: Final = 2**20
 
@@ -256,16 +257,24 @@ def bytes_to_fetch(table: pa.Table) -> np.ndarray:
     """
     sizes = np.zeros(table.num_rows, np.int64)
     seen: set[tuple[str | int | None, ...]] = set()
-    for row in np.flatnonzero(_rows_to_fill(table)).tolist():
-        try:
-            ref = parse_source_ref(table["source_ref"][row].as_py())
-        except ValueError:
-            continue  # materialize reports it
+    for row, ref in _refs_to_fill(table):
         source = (ref.path, ref.member, ref.byte_offset, ref.part)
         if source not in seen:
             seen.add(source)
             sizes[row] = ref.byte_size or _GUESSED_BYTES
     return sizes
+
+
+def unpacks_a_tar(table: pa.Table) -> bool:
+    """Return whether :func:`materialize` would unpack a compressed tar, which it does again for each part."""
+    return any(is_compressed_tar(ref.path or "") for _, ref in _refs_to_fill(with_fetch_columns(table)))
+
+
+def _refs_to_fill(table: pa.Table) -> Iterator[tuple[int, SourceRef]]:
+    """Yield each row to fill with its locator, except those that cannot be read, which materialize reports."""
+    for row in np.flatnonzero(_rows_to_fill(table)).tolist():
+        with suppress(ValueError):
+            yield row, parse_source_ref(table["source_ref"][row].as_py())
 
 
 def _rows_to_fill(table: pa.Table) -> np.ndarray:
