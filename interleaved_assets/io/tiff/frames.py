@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from operator import add
+from operator import add, lt
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.storage.ranges import BlockReader, Content
@@ -32,9 +32,9 @@ from interleaved_assets.io.tiff.directory import (
 )
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
-_STRIP_OFFSETS, _SAMPLES, _STRIP_COUNTS, _PLANAR = 273, 277, 279, 284
+_STRIP_OFFSETS, _SAMPLES, _ROWS_PER_STRIP, _STRIP_COUNTS, _PLANAR = 273, 277, 278, 279, 284
 _FREE_OFFSETS, _FREE_COUNTS = 288, 289
-_TILE_OFFSETS, _TILE_COUNTS, _SUB_IFDS = 324, 325, 330
+_TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _TILE_COUNTS, _SUB_IFDS = 322, 323, 324, 325, 330
 _EXIF, _GPS, _INTEROP = 34665, 34853, 40965
 
 _DIRECTORIES: Final = frozenset({_EXIF, _GPS, _INTEROP})
@@ -179,23 +179,43 @@ def _segments(tiff: BlockReader, frame: TiffFrame) -> tuple[Sequence[int], Seque
     if stated > size:
         raise ValueError("strips or tiles of the TIFF frame overlap")
     # a strip at offset 0 was never written
-    if 0 not in offsets and stated < (needed := _raw_bytes(tiff, frame)):
-        raise ValueError(f"the strips of the TIFF frame state {stated} bytes, and its pixels take {needed}")
+    if 0 not in offsets:
+        _check_raw(tiff, frame, counts)
     return offsets, counts
 
 
-def _raw_bytes(tiff: BlockReader, frame: TiffFrame) -> int:
-    """Return the bytes of the pixels if they are stored as they are; 0 if they are compressed or subsampled."""
+def _check_raw(tiff: BlockReader, frame: TiffFrame, counts: Sequence[int]) -> None:
+    """Refuse strips or tiles that are shorter than their pixels, unless these are compressed or subsampled.
+
+    Decoders read them in full, beyond the stated length, where a frame that was cut out has other bytes.
+    """
 
     def number(tag: int, default: int) -> int:
         return read_number(tiff, frame.order, frame.entries, tag, default)
 
     if number(_COMPRESSION, _UNCOMPRESSED) != _UNCOMPRESSED or number(_PHOTOMETRIC, 0) == _YCBCR:
-        return 0
+        return
     samples, planes = number(_SAMPLES, 1), 1
     if number(_PLANAR, 1) == 2:
         samples, planes = 1, samples
-    return -(-frame.width * number(_BITS, 1) * samples // 8) * planes * frame.height
+    bits = number(_BITS, 1) * samples
+    row, stated = -(-frame.width * bits // 8), sum(counts)
+    if stated < (needed := row * planes * frame.height):
+        raise ValueError(f"the strips of the TIFF frame state {stated} bytes, and its pixels take {needed}")
+    if _TILE_OFFSETS in frame.entries:
+        lengths = [-(-number(_TILE_WIDTH, 0) * bits // 8) * number(_TILE_HEIGHT, 0)] * len(counts)
+    else:
+        rows = number(_ROWS_PER_STRIP, 0) or frame.height
+        before_last = (frame.height - 1) // rows if rows else 0
+        # before there are lengths of more strips than the frame has; readers take the strips of other frames as one
+        if not counts or len(counts) != (before_last + 1) * planes:
+            return
+        lengths = ([row * rows] * before_last + [row * (frame.height - before_last * rows)]) * planes
+    if any(map(lt, counts, lengths)):
+        at = next(at for at, length in enumerate(lengths) if counts[at] < length)
+        raise ValueError(
+            f"strip or tile {at} of the TIFF frame states {counts[at]} bytes, and its pixels take {lengths[at]}"
+        )
 
 
 def _segment_tags(frame: TiffFrame) -> tuple[int, int]:

@@ -242,6 +242,42 @@ def test_strips_of_raw_pixels_that_are_stated_too_short_are_refused(stated: int)
     assert Image.open(io.BytesIO(cut_frame(data, 1))).tobytes() == BODY[:12]
 
 
+def strips(*counts: int, at: tuple[int, ...] = (8, 16, 24)) -> bytes:
+    """A grey frame of 4 × 6 pixels in three strips of 2 rows, before another frame."""
+    body = bytes(range(24)) + struct.pack("<6I", *at, *counts)
+    entries = [(256, SHORT, 1, 4), (257, SHORT, 1, 6), (258, SHORT, 1, 8), (259, SHORT, 1, 1), (262, SHORT, 1, 1)]
+    entries += [(273, LONG, 3, 32), (278, LONG, 1, 2), (279, LONG, 3, 44)]
+    return tiff(entries, frame(), body=body)
+
+
+@pytest.mark.parametrize(("counts", "short"), [((4, 12, 8), 0), ((12, 4, 8), 1), ((8, 10, 6), 2)])
+def test_a_strip_of_raw_pixels_too_short_beside_one_too_long_is_refused(counts: tuple[int, ...], short: int) -> None:
+    # libtiff and Pillow read strips of the usual length from each offset, whatever is stated
+    data = strips(*counts)
+    assert Image.open(io.BytesIO(data)).tobytes() == bytes(range(24))
+    with pytest.raises(ValueError, match=f"strip or tile {short} of the TIFF frame states {counts[short]} bytes, .* 8"):
+        cut_frame(data, 0)
+    assert Image.open(io.BytesIO(cut_frame(data, 1))).tobytes() == bytes(range(12))
+
+
+def test_strips_of_raw_pixels_may_be_longer_than_their_pixels() -> None:
+    cut = cut_frame(strips(8, 8, 16, at=(16, 8, 16)), 0)
+    assert Image.open(io.BytesIO(cut)).tobytes() == bytes([*range(8, 16), *range(8), *range(8, 16)])
+
+
+def test_a_raw_tile_too_short_beside_one_too_long_is_refused() -> None:
+    file = io.BytesIO()
+    with tifffile.TiffWriter(file) as writer:
+        for _ in range(2):
+            writer.write(np.arange(32 * 32, dtype=np.uint8).reshape(32, 32), tile=(16, 16), photometric="minisblack")
+    data = bytearray(file.getvalue())
+    assert_same_frames(bytes(data))
+    at = tifffile.TiffFile(io.BytesIO(data)).pages[0].tags[325].valueoffset
+    data[at : at + 8] = struct.pack("<4H", 256, 255, 257, 256)
+    with pytest.raises(ValueError, match="strip or tile 1 of the TIFF frame states 255 bytes, and its pixels take 256"):
+        cut_frame(bytes(data), 0)
+
+
 def test_strips_that_were_never_written() -> None:
     unwritten = tiff(frame(at=0, size=0), frame(), body=BODY)
     (page,) = tifffile.TiffFile(io.BytesIO(cut_frame(unwritten, 0))).pages
