@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.model.casting import concat_unified, plain_type, with_columns
+from interleaved_assets.model.casting import cast_named, concat_unified, plain_type, with_columns
 from interleaved_assets.model.columns import METADATA_POSITION, REQUIRED_COLUMNS, RESERVED_COLUMNS, ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
@@ -37,8 +37,7 @@ class InterleavedBatch:
         source_files: the files these rows were read from, also after a split by ``max_batch_bytes``.
 
     Raises:
-        pa.ArrowInvalid: a reserved column is stored as a dictionary, runs or a view, and a value does not fit the row
-            model.
+        OptionError: a column is stored as a dictionary, runs or a view, and is damaged or does not fit the row model.
     """
 
     data: "pa.Table | pd.DataFrame" = field(default_factory=INTERLEAVED_SCHEMA.empty_table)
@@ -49,7 +48,13 @@ class InterleavedBatch:
         if isinstance(self.data, pa.Table) and any(plain_type(dtype) != dtype for dtype in self.data.schema.types):
             pairs = zip(self.data.schema, reconcile_schema(self.data.schema), strict=True)
             fields = [own if plain_type(own.type) == own.type else plain for own, plain in pairs]
-            object.__setattr__(self, "data", with_columns(self.data, pa.schema(fields, self.data.schema.metadata)))
+            try:
+                # by place: problems() reports columns that share a name
+                columns = list(map(cast_named, self.data.columns, fields))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise OptionError(f"the rows cannot be a batch: {error}") from error
+            schema = pa.schema(fields, self.data.schema.metadata)
+            object.__setattr__(self, "data", pa.Table.from_arrays(columns, schema=schema))
 
     build_source_ref = staticmethod(build_source_ref)
     parse_source_ref = staticmethod(parse_source_ref)

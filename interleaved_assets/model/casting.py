@@ -87,7 +87,7 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     # a table may have ten thousand columns, and each access to column_names builds the whole list
     present = dict(zip(table.column_names, table.columns, strict=True))
     columns = [
-        _cast_named(present[field.name], field)
+        cast_named(present[field.name], field)
         if field.name in present
         else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         for field in schema
@@ -95,12 +95,19 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _cast_named(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def cast_named(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Return ``column`` cast to the type of ``field``.
+
+    Raises:
+        pa.ArrowInvalid, pa.ArrowNotImplementedError: as :func:`cast_column`, with the column's name.
+    """
     try:
         return cast_column(column, field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowIndexError) as error:
         types = f"is {column.type} and cannot become {field.type}"
-        raise type(error)(f"column {field.name!r} {types}: {error}") from error
+        # an index beyond the dictionary is damage as any other
+        kind = pa.ArrowInvalid if isinstance(error, pa.ArrowIndexError) else type(error)
+        raise kind(f"column {field.name!r} {types}: {error}") from error
 
 
 def mapped_type(dtype: pa.DataType, rule: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

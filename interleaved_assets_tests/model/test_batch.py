@@ -67,6 +67,24 @@ def test_to_pyarrow_returns_the_held_table() -> None:
     assert InterleavedBatch(frame).to_pandas() is frame
 
 
+def coded(*indices: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(["x", "y"]), safe=False)
+
+
+def test_a_damaged_dictionary_is_an_error_that_names_its_column() -> None:
+    with pytest.raises(OptionError, match=r"column 'site' is dictionary<.*> and cannot become string: Index 7 out of"):
+        InterleavedBatch(table().append_column("site", coded(0, 1, 7, 0, 0)))
+    with pytest.raises(OptionError, match=r"column 'text_content' is dictionary<.*Invalid UTF8"):
+        InterleavedBatch(replaced("text_content", pa.array([b"\xff"] * 5).dictionary_encode()))
+
+
+def test_columns_that_share_a_name_keep_their_values_beside_a_dictionary() -> None:
+    rows = table().append_column("n", pa.array([1] * 5)).append_column("n", coded(0, 1, 0, 1, 0))
+    batch = InterleavedBatch(rows)
+    assert [column[0].as_py() for column in batch.to_pyarrow().columns[-2:]] == [1, "x"]
+    assert batch.problems() == ["column 'n' occurs more than once"]
+
+
 def test_a_plain_dataframe_gets_canonical_types() -> None:
     frame = pd.DataFrame(
         {"sample_id": ["a"], "position": [0], "modality": ["image"], "binary_content": [b"x"], "n": [1]}
