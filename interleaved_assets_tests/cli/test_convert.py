@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,10 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.io.formats.shard import read_shard
+from interleaved_assets.pipeline.files import convert
+from interleaved_assets.pipeline.files.inputs import ShardFile
+from interleaved_assets.pipeline.run.record import Record
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import document, good_shard, sharp_image, write_shard
 from interleaved_assets_tests.io.row_tables import rows_table
 from interleaved_assets_tests.s3 import S3Server
@@ -182,6 +187,28 @@ def test_from_a_bucket_to_a_bucket(folder: Path, s3_environment: S3Server, bucke
     assert without_places(folder / "back/b.parquet.tar") == without_places(folder / "raw/deep/b.tar")
 
 
+def test_a_slow_file_holds_up_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(8):
+        good_shard(folder / f"many/{number}.tar")
+    usual, others, all_done = convert.convert_file, set[str](), threading.Event()
+
+    def slow_first(file: ShardFile, conversion: convert.Conversion) -> tuple[Record, bool]:
+        if file.name == "0":
+            assert all_done.wait(20)
+        result = usual(file, conversion)
+        others.add(file.name)
+        if len(others) == 7:
+            all_done.set()
+        return result
+
+    stand_in(monkeypatch, convert, "convert_file", slow_first)
+    assert main(["convert", "many", "-o", "out", "--to", "tar", "--jobs", "2"]) == 0
+    # the line of each is printed when it is done
+    assert "/many/0.tar → out/0.tar: " in capsys.readouterr().out.splitlines()[-2]
+
+
 def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Path) -> None:
     images = {f"doc-{number}": document("text", sharp_image(number, 400, 300)) for number in range(8)}
     for number in range(12):
@@ -196,7 +223,10 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Pa
         process.stdout.readline()  # one is done
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=300)
-    assert (process.returncode, error.strip()) == (130, "interleaved: interrupted")
+    *waiting, last = filter(None, error.splitlines())
+    assert (process.returncode, last) == (130, "interleaved: interrupted")
+    # nothing is said if the signal arrives while a result is printed
+    assert all(line.startswith("interrupted: waiting until the shards in work are done: ") for line in waiting)
     done = sorted(folder.glob("out/*.tar"))
     assert 1 <= len(done) < 12
     assert [len(without_places(tar)) for tar in done] == [24] * len(done)

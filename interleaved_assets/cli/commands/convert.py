@@ -1,6 +1,7 @@
 """``interleaved convert``: shards to tar or Parquet, one output for each input."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -68,8 +69,8 @@ def convert_command(
     from interleaved_assets.cli.terminal.name_value import names_and_values
     from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
     from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
-    from interleaved_assets.pipeline.files.inputs import ShardFile, find_shard_files, with_policy
-    from interleaved_assets.pipeline.run.threads import parallel_map
+    from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
+    from interleaved_assets.pipeline.run.shard_map import OnThreads, Task, each, each_result
     from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings_or_defaults
 
@@ -83,27 +84,23 @@ def convert_command(
     files = find_shard_files(inputs, settings.storage)
     check_outputs(files, conversion)
 
-    def convert(one: ShardFile) -> "tuple[Record, bool] | Exception":
-        try:
-            return convert_file(one, conversion)
-        except Exception as error:  # noqa: BLE001  of this file alone, and reported with it
-            return error
-
+    by_uri = {one.uri: one for one in files}
+    work = partial(each, lambda uri: convert_file(by_uri[uri], conversion))
+    place = OnThreads(work, jobs or settings.run.parallel_shards)
     made = current = failed = 0
     with progress("converting", len(files), out, as_json=as_json) as advance:
-        results = parallel_map(convert, files, threads=jobs or settings.run.parallel_shards)
-        for one, result in zip(files, results, strict=True):
+        for one in filter(None, each_result(place, [Task((uri,), "convert") for uri in by_uri])):
             advance()
-            if isinstance(result, Exception):
+            if isinstance(one.result, Exception):
                 failed += 1
-                print_failure(one.uri, result, as_json=as_json)
+                print_failure(one.key, one.result, as_json=as_json)
                 continue
-            record, is_current = result
+            record, is_current = one.result
             made, current = made + (not is_current), current + is_current
             if as_json:
-                print_json(_facts(one.uri, record, is_current=is_current))
+                print_json(_facts(one.key, record, is_current=is_current))
             else:
-                out.print_line(_line(one.uri, record, is_current=is_current))
+                out.print_line(_line(one.key, record, is_current=is_current))
     if not as_json:
         what = f"{counted(len(files), 'file')}: {made:,} converted, {current:,} current, {failed:,} failed"
         out.print_line(what)

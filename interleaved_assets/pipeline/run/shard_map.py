@@ -4,6 +4,7 @@ A task is some shards at one stage, and a :class:`Workplace` does tasks. Whereve
 what goes wrong: a shard that takes too long, a storage that does not answer, a worker that is lost.
 """
 
+import logging
 import math
 import pickle
 import random
@@ -21,6 +22,8 @@ import cloudpickle
 from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.model.errors import ShardError, ShardTimeout, StorageUnavailable, WorkerLost
 from interleaved_assets.pipeline.run.stage import ShardResult
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -231,6 +234,7 @@ class OnThreads(Generic[Result]):
         for worker in (*self._idle, *self._busy.values()):
             worker.stop()
         if self._busy and awaits_work:
+            logger.warning("interrupted: waiting until the shards in work are done: %d", len(self._busy))
             last = max(worker.deadline or 0.0 for worker in self._busy.values())
             wait(self._busy, timeout=min(max(0.0, last - time.monotonic()), threading.TIMEOUT_MAX))
 

@@ -84,7 +84,9 @@ def test_what_is_no_exception_is_raised() -> None:
 
 
 @pytest.mark.parametrize("limit_s", [math.inf, 1e12])
-def test_an_interrupted_caller_waits_for_what_is_in_work_and_begins_nothing_more(limit_s: float) -> None:
+def test_an_interrupted_caller_waits_for_what_is_in_work_and_begins_nothing_more(
+    limit_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
     begun, done = threading.Event(), []
 
     def work(key: str) -> None:
@@ -98,6 +100,7 @@ def test_an_interrupted_caller_waits_for_what_is_in_work_and_begins_nothing_more
     with pytest.raises(KeyboardInterrupt):
         list(on_threads(work, "abc", threads=2, limit_s=limit_s))
     assert done == ["b"]
+    assert caplog.messages == ["interrupted: waiting until the shards in work are done: 1"]
 
 
 def test_a_hanging_shard_fails_and_the_others_go_on_with_as_many_threads(clock: Clock) -> None:
