@@ -27,15 +27,14 @@ HOME = "/home/me/project"
 """The folder of the examples."""
 
 
-def session(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Each command of the page in its order, what the page shows of its output, and its output."""
+def session(folder: Path) -> Iterator[tuple[int, str, str, str]]:
+    """The line of each command of the page in its order, the command, its output on the page, and its output."""
     good_shard(folder / "data/raw/2024/part-0.tar")
     (folder / "data/raw/2024/part-1.tar").write_bytes(pack_tar(damaged_members(np.random.default_rng(1))))
-    for block in re.findall(r"^```console\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL):
-        for command, shown in re.findall(
-            r"^\$ interleaved ([^\n]*)\n(.*?)(?=^\$ |\Z)", block, re.MULTILINE | re.DOTALL
-        ):
-            yield command, shown, printed(command).replace(str(folder), HOME)
+    for block in re.finditer(r"^```console\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL):
+        for found in re.finditer(r"^\$ interleaved ([^\n]*)\n(.*?)(?=^\$ |\Z)", block[1], re.MULTILINE | re.DOTALL):
+            line = PAGE.count("\n", 0, block.start(1) + found.start()) + 1
+            yield line, found[1], found[2], printed(found[1]).replace(str(folder), HOME)
 
 
 def printed(command: str) -> str:
@@ -75,8 +74,13 @@ def agrees(shown: str, output: str) -> bool:
 def test_every_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    different = [f"$ {command}\n{output}" for command, shown, output in session(tmp_path) if not agrees(shown, output)]
-    assert "\n".join(different) == ""
+    different = [
+        f"docs/command-line.md, line {line}: {command} now prints\n{output}"
+        for line, command, shown, output in session(tmp_path)
+        if not agrees(shown, output)
+    ]
+    if different:
+        pytest.fail("\n".join(different), pytrace=False)
 
 
 @pytest.mark.parametrize("name", interleaved.commands)

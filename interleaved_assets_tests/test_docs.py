@@ -127,7 +127,7 @@ def test_every_check_is_listed_with_the_assets_that_have_it(tmp_path: Path) -> N
             "all but `final_tars`": chain - {"final_tars"},
             "the scores": scores,
         }.get(where, set(re.findall(r"`(\w+)`", where)))
-        assert listed == has, name
+        assert listed == has, f"docs/operating-reference.md, the line of {name} in the table of checks: {sorted(has)}"
 
 
 @pytest.mark.parametrize("line", re.findall(r"^interleaved ([^#\n]+?)\s*#", TEXT, flags=re.MULTILINE))
@@ -154,4 +154,6 @@ def test_the_readme_names_each_filter_with_its_settings() -> None:
     settings_of = {name: cells[2] for cells in table for name in re.findall(r"`(\w+)`", cells[1])}
     for name in BUILT_IN:
         for setting in filter(None, bound_settings(name)):
-            assert f"`{setting}`" in settings_of.get(name, ""), f"{name}: {setting} is not in the table of filters"
+            assert f"`{setting}`" in settings_of.get(name, ""), (
+                f"README.md, table of filters: a line for `{name}` with `{setting}`"
+            )

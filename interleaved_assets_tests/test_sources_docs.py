@@ -76,6 +76,7 @@ def test_a_wrong_option_of_ones_own_format_is_refused_by_name(tmp_path: Path) ->
 
 
 def test_the_page_names_every_format_with_its_endings() -> None:
+    lines = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.M))
     for one in all_formats():
-        (line,) = re.findall(rf"^\| `{one.name}` \| (.*?) \|", PAGE, re.M)
-        assert line == ", ".join(f"`{ending}`" for ending in one.endings)
+        endings = ", ".join(f"`{ending}`" for ending in one.endings)
+        assert lines.get(one.name) == endings, f"docs/sources.md, table of formats: | `{one.name}` | {endings} | …"
