@@ -5,23 +5,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from dagster import AssetKey
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from interleaved_assets.defs.checks import RAW_ROOT_CHECK
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets.io import read_shard
 from interleaved_assets.pipeline.raw.listing import find_raw_shard
 from interleaved_assets.pipeline.raw.snapshot import read_snapshot
 from interleaved_assets.settings import StorageSettings, load_settings
-from interleaved_assets_tests.documents import STAGES, good_shard, project
+from interleaved_assets_tests.documents import STAGES, good_shard, project, sharp_image
+from interleaved_assets_tests.io.pdfs import text, write_pdf
 from interleaved_assets_tests.live import UNFINISHED, LiveDagster, live_dagster
 
 pytestmark = pytest.mark.system
 
 ONE = "dagster/partition"
 
-WATCHING = '[watch]\nreport = "* * * * *"\nenabled = true\ninterval_seconds = 5\nquiet_seconds = 0\n'
+AT_ONCE = "[watch]\nenabled = true\ninterval_seconds = 5\nquiet_seconds = 0\n"
+WATCHING = f'{AT_ONCE}report = "* * * * *"\n'
 
 STALE = """
 query ($asset: [String!]!, $key: String!) {
@@ -70,6 +74,10 @@ def seen(folder: Path, key: str) -> str:
 def backfill(live: LiveDagster, keys: list[str]) -> str:
     """Launch a backfill of the whole chain and wait for its end; gives its status."""
     return live.backfill_ended(live.launch(STAGES, keys))
+
+
+def sample_ids(tar: Path) -> set[str]:
+    return {str(name) for table in read_shard(str(tar)) for name in table["sample_id"].to_pylist()}
 
 
 @pytest.mark.parametrize("live", ["[run]\nshards_per_run = 2\n"], indirect=True)
@@ -127,3 +135,47 @@ def test_a_shard_that_lands_goes_through_and_a_replaced_one_again(live: LiveDags
             return [check.status for check in found if check.status is not planned]
 
         assert set(live.wait_for(judged, "the check")) == {AssetCheckExecutionRecordStatus.SUCCEEDED}
+
+
+@pytest.mark.parametrize("live", ["bundles = {images = 2, pdf = 2}\n" + AT_ONCE], indirect=True)
+def test_small_files_of_folders_go_through_together_and_another_file_makes_its_shard_alone_again(
+    live: LiveDagster, tmp_path: Path
+) -> None:
+    raw, tars = tmp_path / "raw", tmp_path / "out" / "tars"
+    names = {f"cat-{number}" for number in range(6)} | {f"{number}.pdf" for number in range(6)}
+    for folder in ("photos", "reports"):
+        (tmp_path / folder).mkdir()
+    for number in range(6):
+        (tmp_path / f"photos/cat-{number}.png").write_bytes(sharp_image(number))
+        (tmp_path / f"photos/cat-{number}.txt").write_text(f"caption of cat {number}", encoding="utf-8")
+        write_pdf(tmp_path / f"reports/{number}.pdf", [text(72, 700, f"Words of report {number}")])
+    for folder in ("photos", "reports"):
+        (tmp_path / folder).rename(raw / folder)  # all files of a bundle are there at once
+    keys = {f"{name}-{number}-of-2" for name in ("photos/images", "reports/pdf") for number in range(2)}
+    live.wait_for(lambda: materialized(live, "final_tars") == keys, "the way of four bundles to their tars")
+    live.wait_for(live.is_idle, "the end of all runs")
+
+    def published() -> dict[str, tuple[int, set[str]]]:
+        """When each tar was written, and its documents."""
+        found = {key: tars / f"{key}.tar" for key in keys}
+        return {key: (tar.stat().st_mtime_ns, sample_ids(tar)) for key, tar in found.items()}
+
+    before = published()
+    assert sorted(name for _, ids in before.values() for name in ids) == sorted(names)
+    with live.instance() as instance:
+        runs_before = {run.run_id for run in instance.get_runs()}
+    (raw / "photos/dog.txt").write_text("caption of the dog", encoding="utf-8")  # a caption alone is of no bundle
+    (tmp_path / "dog.png").write_bytes(sharp_image(9))
+    (tmp_path / "dog.png").rename(raw / "photos/dog.png")
+    live.wait_for(lambda: any("dog" in ids for _, ids in published().values()), "the way of the added file")
+    live.wait_for(live.is_idle, "the end of all runs")
+    looks_again(live, "raw_shard_sensor")
+    assert live.is_idle()
+    after = published()
+    (changed,) = (key for key in keys if after[key] != before[key])
+    assert after[changed][1] == {*before[changed][1], "dog"}
+    with live.instance() as instance:
+        added = [run.tags for run in instance.get_runs() if run.run_id not in runs_before]
+    assert {tags[name] for tags in added for name in (RANGE_START, RANGE_END, ONE) if name in tags} == {changed}
+    rows = pa.concat_tables(read_shard(str(tars / f"{changed}.tar"))).to_pylist()
+    assert [row["text_content"] for row in rows if row["sample_id"] == "dog"] == [None, None, "caption of the dog"]
