@@ -1,5 +1,6 @@
 """Reader of image files: those with the same name up to the ending are one document, with the text and JSON beside."""
 
+import codecs
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -70,14 +71,21 @@ def _document(stem: str, files: Sequence[str], columns: pa.Schema, options: Read
     ]
     for uri in files:
         if _extension(uri) == TEXT_EXTENSION:
-            content = _content(uri, options)
-            text = content.decode("utf-8", "replace")
-            error = row_error("invalid_text", f"{uri} is not UTF-8") if text.encode() != content else None
-            blocks.append(Block("text", text, error=error, source_ref=_locator(uri)))
+            blocks.append(_caption(uri, options))
     document = _json(files, options) or Document()
     known = {name: value for name, value in document.fields.items() if name in columns.names}
     fields = {name: cell_of(value, columns.field(name).type) for name, value in known.items()}
     return BlockDocument(stem.rpartition("/")[2], blocks, fields, document.error, _locator(files[0]))
+
+
+def _caption(uri: str, options: ReadOptions) -> Block:
+    content, most = _content(uri, options).removeprefix(codecs.BOM_UTF8), options.limits.max_document_bytes
+    if len(content) > most:
+        error = row_error("document_too_large", f"{uri} has more than max_document_bytes {most}")
+        return Block("text", error=error, source_ref=_locator(uri))
+    text = content.decode("utf-8", "replace")
+    error = row_error("invalid_text", f"{uri} is not UTF-8") if text.encode() != content else None
+    return Block("text", text, error=error, source_ref=_locator(uri))
 
 
 def _json(files: Sequence[str], options: ReadOptions) -> Document | None:
@@ -88,8 +96,9 @@ def _json(files: Sequence[str], options: ReadOptions) -> Document | None:
 
 
 def _content(uri: str, options: ReadOptions) -> bytes:
+    """Return the content of a file, or more than ``max_document_bytes`` of it if it is longer."""
     with open_input(uri, options.storage_options) as file:
-        return file.read(options.limits.max_document_bytes + 1)
+        return file.read(options.limits.max_document_bytes + len(codecs.BOM_UTF8) + 1)
 
 
 def _extension(uri: str) -> str:

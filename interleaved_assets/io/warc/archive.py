@@ -51,8 +51,12 @@ class ArchiveIndex:
     shortfall: str | None = None
 
 
-def index_archive(path: Path) -> ArchiveIndex:
+def index_archive(path: Path, uri: str) -> ArchiveIndex:
     """Read the archive once and return its index; memory grows by its pages' offsets and its images' addresses.
+
+    Args:
+        path: the archive, or a copy of it.
+        uri: its name in errors.
 
     Raises:
         ShardError: no record can be read, or the whole archive is one gzip stream, which has no offsets.
@@ -66,7 +70,7 @@ def index_archive(path: Path) -> ArchiveIndex:
                 for record in _records(file, start):
                     last = record.stream_pos
                     if index.records == 1:
-                        _check_offset(other, last, magic, path.name)
+                        _check_offset(other, last, magic, uri)
                     _add(index, record)
                 following = _following(file, max(last, start)) if magic == _GZIP else None
             except (OSError, zlib.error) as error:
@@ -76,7 +80,10 @@ def index_archive(path: Path) -> ArchiveIndex:
                 break
             start = following
         if index.records == 0:
-            raise ShardError(f"{path.name} is not a web archive, or is damaged so that no record can be read")
+            raise ShardError(
+                f"{uri} is not a web archive, or is damaged so that no record can be read. Fetch it again, or take it "
+                "out of the raw root."
+            )
     return index
 
 
@@ -94,6 +101,7 @@ def read_body(file: IO[bytes], offset: int, limit: int) -> Body:
         again, stored, _ = _read(file, offset, limit, "none")
         if stored and not stored.startswith(_GZIP):
             return again, stored, None
+        record = again if record is None else record
     return record, body, wrong
 
 
@@ -160,11 +168,11 @@ def _entry(index: ArchiveIndex, record: WarcRecord) -> str | None:
     return "image" if is_ok and content_type.startswith("image/") else None
 
 
-def _check_offset(file: IO[bytes], offset: int, magic: bytes, name: str) -> None:
+def _check_offset(file: IO[bytes], offset: int, magic: bytes, uri: str) -> None:
     file.seek(offset)
     if file.read(len(magic)) != magic and magic == _GZIP:
         raise ShardError(
-            f"{name}: all records are in one gzip stream, so none can be found again. Write each record as a gzip "
+            f"{uri}: all records are in one gzip stream, so none can be found again. Write each record as a gzip "
             "member of its own, as 'warcio recompress' does, or unpack the file."
         )
 

@@ -45,6 +45,8 @@ _MANY_ATTRIBUTES: Final = re.compile(
     rb"(?:[\t\n\f\r /]*+[^\t\n\f\r />][^\t\n\f\r />=]*+"
     rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >]*+))?+){%d}+" % (_MOST_ATTRIBUTES + 1)
 )
+_CONTROLS: Final = bytes([*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20)])
+_JUDGED_BYTES: Final = 4_096
 
 
 class DecodedPage(NamedTuple):
@@ -102,6 +104,15 @@ def _guessed(body: bytes) -> str | None:
 
     found = from_bytes(text, cp_isolation=list(_OTHER_SCRIPTS)).best()
     return None if found is None else found.encoding
+
+
+def is_binary(html: bytes) -> bool:
+    """Return whether more than 1 % of the first bytes of a decoded page are control characters that no text has.
+
+    Of packed content these are about 5 %. Zeros that fill the end of a page do not count.
+    """
+    first = html[:_JUDGED_BYTES].rstrip(b"\0")
+    return (len(first) - len(first.translate(None, _CONTROLS))) * 100 > len(first)
 
 
 def excess(html: bytes) -> str | None:

@@ -17,7 +17,7 @@ from interleaved_assets.io.storage import StorageOptions, local_copy, locator_pa
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
-from interleaved_assets.io.warc.html import decode_html, excess
+from interleaved_assets.io.warc.html import decode_html, excess, is_binary
 from interleaved_assets.io.warc.main_content import choose_main
 from interleaved_assets.io.warc.page import PageBlock, parse_page
 from interleaved_assets.io.warc.settings import WarcSettings
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _OF_PAGES: Final = ("url", "title", "language", "fetched_at")
 _OF_IMAGES: Final = (IMAGE_URL, "image_alt", "image_caption")
+_BINARY: Final = "its content is no text, perhaps packed in another way than the server said"
 _LEAST_DATA: Final = 200
 """Characters below which a ``data:`` URL is no image to learn from: scripts put a larger one in its place."""
 _DATA: Final = re.compile(r"data:(image/[\w.+-]+)((?:;[^,;]{0,100}){0,4}),", re.IGNORECASE)
@@ -61,7 +62,7 @@ def read_warc(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     notes = Counter[str]() if options.notes is None else options.notes
     settings = options.sections.get("warc") or WarcSettings()
     with local_copy(uri, options.storage_options) as path:
-        index = index_archive(path)
+        index = index_archive(path, uri)
         notes.update({kind: count for kind, count in index.notes.items() if count})
         if index.shortfall is not None:
             if not options.accept_incomplete:
@@ -104,7 +105,7 @@ def fetch_bodies(
 def warc_shortfall(uri: str, options: ReadOptions) -> str | None:
     """Return what shows that an archive is cut or damaged, None if nothing does."""
     with local_copy(uri, options.storage_options) as path:
-        return index_archive(path).shortfall
+        return index_archive(path, uri).shortfall
 
 
 def _columns() -> pa.Schema:
@@ -145,7 +146,10 @@ class _Reading:
         elif record is not None:
             html, is_guessed, has_replaced = decode_html(body, record.http_charset)
             seen = {"pages_of_guessed_charset": is_guessed, "pages_with_replaced_characters": has_replaced}
-            self._notes.update(kind for kind, is_so in seen.items() if is_so)
+            if is_binary(html):
+                error, html = error or row_error("undecodable_page", _BINARY), b""
+            else:
+                self._notes.update(kind for kind, is_so in seen.items() if is_so)
             if (reason := excess(html)) is not None:
                 error, html = row_error("document_too_large", reason), b""
             fields["fetched_at"] = record.headers.get("WARC-Date")

@@ -101,6 +101,8 @@ def mmc4_lists(record: Mapping[str, Any]) -> UrlLists:
             similarity: Any = info.get(SIMILARITY) if isinstance(info, dict) else None
             texts.append(None)
             images.append({} if url is None else url)
+            if type(similarity) is int and abs(similarity) <= 1:  # JSON writes 1.0 as 1
+                similarity = float(similarity)
             similarities.append(similarity if type(similarity) is float else None)
         if place < len(sentences):
             texts.append(sentences[place])

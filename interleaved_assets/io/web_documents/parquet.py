@@ -67,7 +67,7 @@ def read_url_parquet(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
 def _check_lists(source: ParquetSource, options: ReadOptions) -> None:
     for name in (options.layout.texts_field, options.layout.images_field):
         dtype = source.schema.field(name).type
-        if not _is_list(dtype):
+        if not _is_list(dtype) and not pa.types.is_null(dtype):
             raise ShardError(f"{source.uri}: the column {name} is {dtype}, and has to be a list of texts or URLs")
 
 
@@ -105,7 +105,14 @@ def _entries(values: Sequence[object] | None) -> int:
 
 
 def _is_list(dtype: pa.DataType) -> bool:
-    return pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype)
+    kinds = pa.types
+    return (
+        kinds.is_list(dtype)
+        or kinds.is_large_list(dtype)
+        or kinds.is_fixed_size_list(dtype)
+        or kinds.is_list_view(dtype)
+        or kinds.is_large_list_view(dtype)
+    )
 
 
 def _passthrough(source: ParquetSource, options: ReadOptions) -> dict[str, pa.Field]:

@@ -3,7 +3,9 @@
 import gzip
 import random
 import time
+import zlib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ def test_wherever_an_archive_is_cut_it_is_incomplete_or_ends_with_a_record(tmp_p
     parts = [page(url, f"<p>{text(number)}</p>") for number, url in enumerate(URLS)]
     path = Path(write_warc(tmp_path / "a.warc", parts, compressed=compressed))
     whole = path.read_bytes()
-    starts = [place.offset for place in index_archive(path).pages]
+    starts = [place.offset for place in index_archive(path, str(path)).pages]
     ends = [*starts[1:], len(whole)]
     for cut in range(1, len(whole), 7):
         path.write_bytes(whole[:cut])
@@ -221,3 +223,55 @@ def test_a_record_whose_header_ends_too_early_costs_no_other_record(tmp_path: Pa
         path = write_warc(tmp_path / "a.warc", parts, compressed=compressed)
         found = documents(path, accept_incomplete=True)
         assert (cut, found[URLS[0]], found[URLS[2]]) == (cut, sound(0), sound(2))
+
+
+def deflated(content: bytes) -> bytes:
+    """Deflate without the header of zlib, as some servers send it."""
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(content) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (deflated, "deflate"),
+        (lambda html: pa.compress(html, "brotli", asbytes=True)[:200], "br"),
+        (lambda html: pa.compress(html, "zstd", asbytes=True)[:200], "zstd"),
+        (gzip.compress, None),
+        (lambda _: random.Random(0).randbytes(3000), "sdch"),
+    ],
+)
+def test_a_page_that_cannot_be_unpacked_gives_no_text(
+    tmp_path: Path, body: Callable[[bytes], bytes], encoding: str | None
+) -> None:
+    html = "".join(f"<p>{text(number)}</p>" for number in range(9)).encode()
+    more = f"Content-Encoding: {encoding}\r\n" if encoding else ""
+    uri = write_warc(tmp_path / "a.warc", [page(URLS[0], body(html), more=more), page(URLS[1], f"<p>{text(1)}</p>")])
+    found = documents(uri)
+    assert found[URLS[1]] == sound(1)
+    error, texts = found[URLS[0]]
+    assert (error or "").startswith("undecodable_page: ")
+    assert not texts
+
+
+def test_a_page_in_an_unknown_encoding_keeps_its_address(tmp_path: Path) -> None:
+    html = f"<p>{text(0)}</p>".encode()
+    more = "Content-Encoding: x-gzip\r\n"
+    found = documents(write_warc(tmp_path / "a.warc", [page(URLS[0], gzip.compress(html), more=more)]))
+    assert list(found) == [URLS[0]]
+    assert (found[URLS[0]][0] or "").startswith("undecodable_page: ")
+
+
+@pytest.mark.parametrize("html", ["<p>a\0b and more</p>", "<p>\x1b[1mwords\x1b[0m of a terminal</p>", "<p>\x0b</p>"])
+def test_a_few_control_characters_are_no_binary_data(tmp_path: Path, html: str) -> None:
+    uri = write_warc(tmp_path / "a.warc", [page(URLS[0], html + f"<p>{text(0)}</p>" * 3)])
+    assert documents(uri)[URLS[0]][0] is None
+
+
+def test_a_page_in_utf16_is_no_binary_data(tmp_path: Path) -> None:
+    html = f"<p>{text(0)}</p>"
+    pages = [
+        page(URLS[0], html.encode("utf-16")),
+        page(URLS[1], html.encode("utf-16-le"), content_type="text/html; charset=utf-16le"),
+    ]
+    assert documents(write_warc(tmp_path / "a.warc", pages)) == {URLS[0]: sound(0), URLS[1]: sound(0)}

@@ -53,6 +53,11 @@ def test_images_of_mmc4_stand_before_their_sentence_and_others_at_the_end() -> N
     assert (blocks[-1].error or "").startswith("invalid_token")
 
 
+def test_a_whole_number_is_a_similarity_too() -> None:
+    infos = [{"raw_url": "u", "matched_text_index": 0, "matched_sim": value} for value in (1, 0, True, "1", 10**400)]
+    assert mmc4_lists({"text_list": ["a"], "image_info": infos}).similarities == [1.0, 0.0, None, None, None]
+
+
 @pytest.mark.parametrize("record", [{}, {"text_list": ["a"]}, {"text_list": "a", "image_info": []}])
 def test_other_records_are_not_mmc4_s(record: dict[str, object]) -> None:
     assert not is_mmc4(record)

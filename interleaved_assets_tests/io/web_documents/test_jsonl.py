@@ -272,3 +272,38 @@ def test_a_cell_that_is_none_is_an_error_of_its_row(part: str, error: str, tmp_p
     rows = pa.table({"sample_id": ["a"], "position": [0], "modality": ["image"], "source_ref": [ref]})
     filled = materialize(rows, allowed_roots=[str(tmp_path)])
     assert error_code(filled["materialize_error"][0].as_py()) == error
+
+
+def test_an_image_that_documents_name_by_url_and_by_hash_is_found_by_both(tmp_path: Path) -> None:
+    images = write_store(tmp_path / "store", [1])
+    rows = pq.read_table(tmp_path / "store/00000.parquet").to_pylist()
+    digest = hashlib.sha256(images[image_url(1)]).hexdigest()
+    rows[0]["sha256"] = digest
+    rows.append({**rows[0], "url": image_url(9), "sha256": None})  # another address of the same image
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "store/00000.parquet")
+    document = {"texts": [None] * 3, "images": [image_url(1), digest, image_url(9)]}
+    found = read(written(tmp_path / "a.jsonl", document), tmp_path / "store")
+    assert found["binary_content"].to_pylist()[1:] == [images[image_url(1)]] * 3
+
+
+def test_keys_of_a_store_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    """As numbers they have lost their zeros, and name no member of the tar."""
+    write_store(tmp_path / "store", [1])
+    table = pq.read_table(tmp_path / "store/00000.parquet")
+    keys = table["key"].cast(pa.int64())
+    pq.write_table(table.set_column(table.column_names.index("key"), "key", keys), tmp_path / "store/00000.parquet")
+    with pytest.raises(ShardError, match=r"00000\.parquet has keys of the type int64"):
+        read(written(tmp_path / "a.jsonl", DOCUMENT), tmp_path / "store")
+
+
+def test_a_store_whose_tar_is_cut_is_refused_unless_such_shards_are_accepted(tmp_path: Path) -> None:
+    images = write_store(tmp_path / "store", [1, 2])
+    tar = tmp_path / "store/00000.tar"
+    tar.write_bytes(tar.read_bytes()[: 1024 + len(images[image_url(1)])])
+    path = written(tmp_path / "a.jsonl", {"texts": [None] * 2, "images": [image_url(1), image_url(2)]})
+    with pytest.raises(IncompleteShard, match=r"00000\.tar in reading\.urls\.image_store: .* Fetch the tar again"):
+        read(path, tmp_path / "store", accept_incomplete=False)
+    rows = read(path, tmp_path / "store").to_pylist()
+    assert rows[1]["binary_content"] == images[image_url(1)]
+    assert error_code(rows[2]["materialize_error"]) == "image_not_in_store"
+    assert read(written(path, {"texts": ["a"], "images": [None]}), tmp_path / "store", accept_incomplete=False)

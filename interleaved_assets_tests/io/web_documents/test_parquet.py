@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,32 @@ def test_lists_that_are_null_or_of_different_lengths(tmp_path: Path) -> None:
     rows = read(path).to_pylist()
     kinds = [(row["modality"], row["text_content"]) for row in rows if row["position"] >= 0]
     assert kinds == [("text", "text 1"), ("text", "a"), ("image", None), ("text", "b"), ("text", "c")]
+
+
+@pytest.mark.parametrize(
+    "list_of",
+    [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda strings: pa.list_(strings, 2)],
+)
+@pytest.mark.parametrize("strings", [pa.string(), pa.large_string(), pa.string_view()])
+def test_lists_and_strings_of_every_type_are_read(
+    list_of: Callable[[pa.DataType], pa.DataType], strings: pa.DataType, tmp_path: Path
+) -> None:
+    lists = list_of(strings)
+    columns = {"texts": pa.array([["a", None]], lists), "images": pa.array([[None, image_url(1)]], lists)}
+    pq.write_table(pa.table({**columns, "alts": pa.array([["alt"]], pa.list_view(strings))}), tmp_path / "a.parquet")
+    rows = read(tmp_path / "a.parquet", layout=ShardLayout(per_image_fields=("alts",))).to_pylist()
+    assert [(row["modality"], row["text_content"], row["image_url"], row["alts"]) for row in rows] == [
+        ("metadata", None, None, None),
+        ("text", "a", None, None),
+        ("image", None, image_url(1), "alt"),
+    ]
+
+
+def test_a_column_of_nulls_alone_is_one_of_empty_lists(tmp_path: Path) -> None:
+    """Arrow gives it a type of its own, for example where no document of a file has an image."""
+    pq.write_table(pa.table({"texts": [["a"], ["b"]], "images": pa.nulls(2)}), tmp_path / "a.parquet")
+    rows = read(tmp_path / "a.parquet").to_pylist()
+    assert [row["text_content"] for row in rows] == [None, "a", None, "b"]
 
 
 def test_own_columns_with_names_of_the_row_model_survive(tmp_path: Path) -> None:
