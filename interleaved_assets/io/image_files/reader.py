@@ -81,8 +81,8 @@ def _document(stem: str, files: Sequence[str], columns: pa.Schema, options: Read
 def _caption(uri: str, options: ReadOptions) -> Block:
     content, most = _content(uri, options).removeprefix(codecs.BOM_UTF8), options.limits.max_document_bytes
     if len(content) > most:
-        error = row_error("document_too_large", f"{uri} has more than max_document_bytes {most}")
-        return Block("text", error=error, source_ref=_locator(uri))
+        too_large = row_error("document_too_large", f"{uri} has more than max_document_bytes {most}")
+        return Block("text", error=too_large, source_ref=_locator(uri))
     text = content.decode("utf-8", "replace")
     error = row_error("invalid_text", f"{uri} is not UTF-8") if text.encode() != content else None
     return Block("text", text, error=error, source_ref=_locator(uri))

@@ -126,7 +126,7 @@ def _members_of(
                 yield from ((name, locator) for name in keys[key])
         shortfall = source.index.shortfall
     if lacking and shortfall is not None:
-        what = f"{tar} in reading.urls.image_store: {shortfall}, and {len(lacking)} images of it are wanted"
+        what = f"{tar} in reading.urls.image_store: {shortfall}; wanted images that it lacks: {len(lacking)}"
         if not options.accept_incomplete:
             raise IncompleteShard(
                 f"{what}. Fetch the tar again, or set publish.accept_incomplete to go without these images."

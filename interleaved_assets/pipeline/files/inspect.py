@@ -117,7 +117,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
         columns=[ColumnFacts(name=one.name, type=str(one.type), values=filled[one.name]) for one in schema],
         images=[_image_facts(name, formats[name]) for name in sorted(formats, key=lambda name: -len(formats[name]))],
         errors=dict(counter.errors.most_common()),
-        layout=other_layout(counter.counts.samples, content.counted, settings),
+        layout=other_layout(counter.counts.samples, content.counted, form, settings),
         notes={name: count for name, count in notes.items() if count},
         documents=first,
     )

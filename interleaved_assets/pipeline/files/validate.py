@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.formats.registry import format_named
+from interleaved_assets.io.formats.format import ShardFormat, format_named
 from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.errors import NOT_IN_SOURCE, ROW_ERROR_CODES, error_code
@@ -113,7 +113,7 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
     shortfall = form.shortfall(file.uri, options)
     findings = [
         *([_finding(INCOMPLETE, 1, shortfall)] if shortfall else []),
-        *_of_layout(counter.counts.samples, content.counted, settings),
+        *_of_layout(counter.counts.samples, content.counted, form, settings),
         *(_finding(INVALID_KEYS, 1, problem) for problem in problems),
         *(_finding(code, count, "; ".join(places[code])) for code, count in rows.most_common()),
     ]
@@ -143,10 +143,10 @@ def _add_errors(rows: pa.Table, counted: Counter[str], places: dict[str, list[st
             places[code].append(f"sample {row['sample_id']!r}, position {row['position']}: {detail}")
 
 
-def _of_layout(samples: int, counted: dict[str, int], settings: Settings) -> list[Finding]:
+def _of_layout(samples: int, counted: dict[str, int], form: ShardFormat, settings: Settings) -> list[Finding]:
     if not samples:
         return [_finding(NO_SAMPLES, 1, FINDING_CODES[NO_SAMPLES])]
-    return [_finding(WRONG_LAYOUT, 1, problem) for problem in other_layout(samples, counted, settings)]
+    return [_finding(WRONG_LAYOUT, 1, problem) for problem in other_layout(samples, counted, form, settings)]
 
 
 def _finding(code: str, count: int, detail: str) -> Finding:

@@ -7,12 +7,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.formats.format import ShardFormat
 from interleaved_assets.io.rows.raw_versions import image_bytes
 from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
 from interleaved_assets.model.errors import (
     UnexpectedLayout,
 )
+from interleaved_assets.pipeline.raw.bundles import raw_format
 from interleaved_assets.pipeline.run.counts import (
     CONTENT_BYTES,
     SAMPLES_WITH_CONTENT,
@@ -62,16 +64,19 @@ class ContentCounter:
         found = layout_problems(samples, self._counts, settings.publish)
         if not found:
             return
-        members = ", ".join(f"{count:,} {name}" for name, count in self._extensions.most_common(_NAMED))
-        fields = ""
+        assert shard.raw is not None
+        form = raw_format(shard.raw.uri, settings.storage)
+        members, fields = "", ""
+        if form.has_layout:
+            counts = ", ".join(f"{count:,} {name}" for name, count in self._extensions.most_common(_NAMED))
+            members = f"Members that no document names: {counts or 'none'}. "
         if self._fields:
             more = ", …" if len(self._fields) > _NAMED else ""
             fields = f"The documents have the fields {', '.join(self._fields[:_NAMED])}{more}. "
         elif not self._counts[SAMPLES_WITH_CONTENT]:
             fields = "There is no document with a field. "
         raise UnexpectedLayout(
-            f"shard {shard.key}: {'; '.join(found)}. "
-            f"Members that no document names: {members or 'none'}. {fields}{expected_layout(settings.reading)}"
+            f"shard {shard.key}: {'; '.join(found)}. {members}{fields}{expected_layout(form, settings.reading)}"
         )
 
 
@@ -99,16 +104,21 @@ def unreferenced_share(counted: Mapping[str, int]) -> float:
     return unreferenced / (unreferenced + counted[CONTENT_BYTES]) if unreferenced else 0.0
 
 
-def other_layout(samples: int, counted: Mapping[str, int], settings: Settings) -> list[str]:
-    """Return the signs that a shard is not laid out as ``settings`` say; the last one ends with the expected layout."""
+def other_layout(samples: int, counted: Mapping[str, int], form: ShardFormat, settings: Settings) -> list[str]:
+    """Return the signs that a file is not laid out as ``settings`` say; the last one ends with the expected layout."""
     problems = layout_problems(samples, counted, settings.publish)
     if problems:
-        problems[-1] += f". {expected_layout(settings.reading)}"
+        problems[-1] += f". {expected_layout(form, settings.reading)}"
     return problems
 
 
-def expected_layout(reading: ReadingSettings) -> str:
+def expected_layout(form: ShardFormat, reading: ReadingSettings) -> str:
     """Describe the layout that these settings expect, and name the settings to change for another layout."""
+    if not form.has_layout:
+        return (
+            f"docs/sources.md shows what is read of {form.name}; lists with other names than {reading.texts_field} and "
+            f"{reading.images_field} are set by reading.texts_field and reading.images_field."
+        )
     if reading.layout == "images":
         return (
             "Expected is for each sample an image, alone or with <key>.txt or <key>.json beside it, as "

@@ -50,7 +50,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
     tables = form.read(uri, options._replace(columns=REQUIRED_COLUMNS))
     for table in content.counting(tables) if form.has_layout else tables:
         sample_ids.update(dict.fromkeys(table["sample_id"].to_pylist()))
-    layout = other_layout(len(sample_ids), content.counted, settings) if form.has_layout else []
+    layout = other_layout(len(sample_ids), content.counted, form, settings) if form.has_layout else []
     check_choice(choice, sample_ids, (), uri)
     chosen = choose_documents(list(sample_ids), {}, choice)
     pictures: dict[ImageKey, bytes] = {}

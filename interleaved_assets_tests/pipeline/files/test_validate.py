@@ -6,11 +6,13 @@ import pytest
 from interleaved_assets.demo.damage import damaged_members
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.io.formats.shard import read_shard, write_shard
-from interleaved_assets.model.errors import ShardError
+from interleaved_assets.model.errors import ShardError, UnexpectedLayout
 from interleaved_assets.pipeline.files.inputs import find_shard_files
 from interleaved_assets.pipeline.files.validate import FINDING_CODES, NOTE_CODES, Validation, validate_file
+from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.documents import document, good_shard, sharp_image
+from interleaved_assets_tests.documents import document, good_shard, project, sharp_image
 from interleaved_assets_tests.documents import write_shard as write_documents
 from interleaved_assets_tests.layouts import foreign_tar
 
@@ -69,6 +71,22 @@ def test_another_layout_is_a_finding(tmp_path: Path, kind: str, code: str) -> No
     advice = [one.detail for one in found.findings if "set reading.texts_field and reading.images_field" in one.detail]
     assert len(advice) == 1
     assert 'reading.layout = "images" if each sample is an image, alone or with a text' in advice[0]
+
+
+def test_documents_without_content_in_another_format_than_tar_get_no_advice_on_members(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "in a field of another name"}\n' * 3)
+    (detail,) = [one.detail for one in validated(tmp_path / "a.jsonl").findings if one.code == "wrong_layout"]
+    assert detail.startswith("3 of 3 samples yield no text and no image")
+    assert detail.endswith(
+        "docs/sources.md shows what is read of jsonl; lists with other names than texts and images are set by "
+        "reading.texts_field and reading.images_field."
+    )
+    settings = project(tmp_path)
+    (tmp_path / "a.jsonl").rename(tmp_path / "raw/a.jsonl")
+    with pytest.raises(UnexpectedLayout) as error:
+        take_through(stage_dag(settings)["normalized"], "a.jsonl", settings)
+    assert "Members that no document names" not in str(error.value)
+    assert "The documents have the fields image_url, text. docs/sources.md shows" in str(error.value)
 
 
 def test_cut_tars_and_tars_without_samples(tmp_path: Path) -> None:
