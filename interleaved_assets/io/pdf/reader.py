@@ -143,4 +143,4 @@ def _block(block: dict[str, Any], contents: list[bytes], page: int, options: Rea
 def _reason(text: str) -> str:
     if "password" in text.lower():
         return "it is encrypted. Remove its password, or take it out of the raw root"
-    return f"{text}. It is damaged or no PDF: fetch or write it again"
+    return f"{text.rstrip('.')}. It is damaged or no PDF: fetch or write it again"

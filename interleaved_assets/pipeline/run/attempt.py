@@ -16,7 +16,7 @@ from importlib import metadata
 
 from interleaved_assets.io.storage import read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
-from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_at
+from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_again
 from interleaved_assets.pipeline.run.record import (
     RAW_SHARDS,
     Facts,
@@ -190,7 +190,7 @@ class Attempt:
         for uri, seen in self.seen.items():
             if read_stamp(uri, shard.options) != seen:
                 raise self._changed(uri, "again")
-        if raw is not None and raw_shard_at(raw.uri, shard.key, shard.settings.storage).stamp != raw.stamp:
+        if raw is not None and raw_shard_again(raw, shard.settings.storage).stamp != raw.stamp:
             raise self._changed(raw.uri, "again once it is complete")
         if self.stage.files(shard.settings) != shard.files:
             raise ShardError(

@@ -4,19 +4,23 @@ import gzip
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from interleaved_assets.cli import main
 from interleaved_assets.io import read_shard
-from interleaved_assets.model.errors import IncompleteShard, SettingsError
+from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.model.errors import IncompleteShard, SettingsError, ShardError, StorageError
 from interleaved_assets.pipeline.raw.bundles import bundles_of
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_files, list_raw_shards, raw_content_version
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status.vanished import vanished_shards
 from interleaved_assets.settings import Settings
@@ -103,6 +107,55 @@ def test_another_file_makes_one_shard_stale_and_a_bundle_without_files_vanishes(
         file.unlink()
     good_shard(tmp_path / "raw/a.tar")
     assert vanished_shards(settings.storage) == keys
+
+
+def test_a_bundle_lists_its_folder_once_and_is_stale_after_a_file_that_was_added_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = project(tmp_path, BUNDLES)
+    write_images(tmp_path / "raw", 12)
+    key, other = [shard.key for shard in list_raw_shards(settings.storage)]
+    names = [f"new-{number}" for number in range(9)]
+    (added, *_) = (name for name in names if key in bundles_of([f"{name}.png"], settings.storage))
+
+    def meanwhile(action: Callable[[], object]) -> None:
+        """Do ``action`` once the folder was listed, and before the files are read."""
+
+        def act(uri: str, settings: Settings, notes: Counter[str]) -> ReadOptions:
+            action()
+            return read_options(uri, settings, notes)
+
+        monkeypatch.setattr("interleaved_assets.pipeline.stages.normalized.read_options", act)
+
+    listed: list[str] = []
+    ls = LocalFileSystem.ls
+
+    def counted(self: LocalFileSystem, path: str, *arguments: object, **named: object) -> object:
+        listed.append(path)
+        return ls(self, path, *arguments, **named)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", counted)
+    normalized = stage_dag(settings)["normalized"]
+    meanwhile(lambda: (tmp_path / f"raw/{added}.png").write_bytes(sharp_image(99)))
+    take_through(normalized, key, settings)
+    assert listed == [str(tmp_path / "raw")]
+    rows = pq.read_table(tmp_path / f"out/normalized/{key}.parquet")["sample_id"].unique().to_pylist()
+    assert added not in rows
+    meanwhile(lambda: None)
+    assert not take_through(normalized, key, settings).unchanged
+    assert added in pq.read_table(tmp_path / f"out/normalized/{key}.parquet")["sample_id"].to_pylist()
+
+    def changes() -> None:
+        (tmp_path / "raw/new.txt").write_text("of no image")
+        for file in (tmp_path / "raw").glob("0*.png"):
+            file.write_bytes(sharp_image(200))
+
+    meanwhile(changes)
+    with pytest.raises(ShardError, match=rf"{other} changed while it was read; materialize it again"):
+        take_through(normalized, other, settings)
+    meanwhile(lambda: [file.unlink() for file in (tmp_path / "raw").glob("0*.txt")])
+    with pytest.raises((ShardError, StorageError), match=r"changed while it was read|cannot read .*\.txt"):
+        take_through(normalized, other, settings)
 
 
 def test_pieces_of_jsonl_form_one_shard_with_the_columns_of_all(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from interleaved_assets.pipeline.raw.listing import (
     just_written,
     list_raw_files,
     list_raw_shards,
-    raw_shard_at,
+    raw_shard_again,
 )
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile
@@ -128,7 +128,7 @@ def test_a_found_shard_has_its_present_stamp(storage: StorageSettings, listings:
     put(storage, "one", b"another")
     assert (before.size, find_raw_shard(key, storage).size) == (5, 7)
     Path(before.uri).unlink()
-    for look in (lambda: find_raw_shard(key, storage), lambda: raw_shard_at(before.uri, key, storage)):
+    for look in (lambda: find_raw_shard(key, storage), lambda: raw_shard_again(before, storage)):
         with pytest.raises(StorageError, match=r"shard 'd.*' is not below .*: it was moved or deleted"):
             look()
     assert listings == [storage.raw_root]
@@ -179,7 +179,7 @@ def test_a_shard_in_a_bucket_is_as_it_is_now_whatever_was_listed(
         s3_server.fs.pipe_file(uri, content)
         found = find_raw_shard(key, storage)
         assert (found.key, found.uri, found.size) == (key, uri, len(content))
-        assert found == raw_shard_at(uri, key, storage)
+        assert found == raw_shard_again(found, storage)
         stamps.append(found.stamp)
         s3_server.fs.find(f"{bucket}/raw", detail=True)  # fills the cache of listings
     assert len(set(stamps)) == 2
