@@ -63,7 +63,7 @@ def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsy
         assert main(["--settings", str(tmp_path / "interleaved.toml"), command]) == 0
         assert capsys.readouterr().out == (
             f"no shards: no file below {raw} has a name that ends in .tar, .tar.gz, .tgz, "
-            ".parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf\n"
+            ".parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; images need storage.bundles\n"
         )
 
 

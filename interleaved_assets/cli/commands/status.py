@@ -97,7 +97,8 @@ def no_shards(raw_root: str) -> str:
     from interleaved_assets.io.formats.registry import shard_endings
 
     *most, last = shard_endings()
-    return f"no shards: no file below {raw_root} has a name that ends in {', '.join(most)} or {last}"
+    endings = f"{', '.join(most)} or {last}"
+    return f"no shards: no file below {raw_root} has a name that ends in {endings}; images need storage.bundles"
 
 
 def _what_a_run_would_make(statuses: "Mapping[str, Status]", stages: "Mapping[str, Stage]", nightly: str) -> list[str]:

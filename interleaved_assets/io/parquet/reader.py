@@ -189,7 +189,10 @@ def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:
     """
     schema = source.schema
     if missing := [name for name in REQUIRED_COLUMNS if name not in schema.names]:
-        raise ShardError(f"{source.uri} is not interleaved Parquet: it lacks the columns {', '.join(missing)}")
+        raise ShardError(
+            f"{source.uri} is not interleaved Parquet: it lacks the columns {', '.join(missing)}. "
+            "docs/sources.md shows which Parquet files are read; storage.raw_formats says which formats are shards."
+        )
     fields = [field for field in schema if columns is None or field.name in columns]
     # the pandas metadata describe an index, and are wrong for a subset of the columns
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key != b"pandas"}

@@ -19,11 +19,12 @@ from interleaved_assets.model.errors import IncompleteShard, SettingsError, Shar
 from interleaved_assets.pipeline.raw.bundles import bundles_of
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_files, list_raw_shards, raw_content_version
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.stages import normalized
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.pipeline.status.vanished import vanished_shards
 from interleaved_assets.settings import Settings
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import good_shard, project, sharp_image
 from interleaved_assets_tests.io.pdfs import text, write_pdf
 from interleaved_assets_tests.s3 import S3Server
@@ -118,14 +119,16 @@ def test_a_bundle_lists_its_folder_once_and_is_stale_after_a_file_that_was_added
     names = [f"new-{number}" for number in range(9)]
     (added, *_) = (name for name in names if key in bundles_of([f"{name}.png"], settings.storage))
 
+    read = normalized.read_options
+
     def meanwhile(action: Callable[[], object]) -> None:
         """Do ``action`` once the folder was listed, and before the files are read."""
 
         def act(uri: str, settings: Settings, notes: Counter[str]) -> ReadOptions:
             action()
-            return read_options(uri, settings, notes)
+            return read(uri, settings, notes)
 
-        monkeypatch.setattr("interleaved_assets.pipeline.stages.normalized.read_options", act)
+        stand_in(monkeypatch, normalized, "read_options", act)
 
     listed: list[str] = []
     ls = LocalFileSystem.ls
@@ -135,14 +138,14 @@ def test_a_bundle_lists_its_folder_once_and_is_stale_after_a_file_that_was_added
         return ls(self, path, *arguments, **named)
 
     monkeypatch.setattr(LocalFileSystem, "ls", counted)
-    normalized = stage_dag(settings)["normalized"]
+    stage = stage_dag(settings)["normalized"]
     meanwhile(lambda: (tmp_path / f"raw/{added}.png").write_bytes(sharp_image(99)))
-    take_through(normalized, key, settings)
+    take_through(stage, key, settings)
     assert listed == [str(tmp_path / "raw")]
     rows = pq.read_table(tmp_path / f"out/normalized/{key}.parquet")["sample_id"].unique().to_pylist()
     assert added not in rows
     meanwhile(lambda: None)
-    assert not take_through(normalized, key, settings).unchanged
+    assert not take_through(stage, key, settings).unchanged
     assert added in pq.read_table(tmp_path / f"out/normalized/{key}.parquet")["sample_id"].to_pylist()
 
     def changes() -> None:
@@ -152,10 +155,10 @@ def test_a_bundle_lists_its_folder_once_and_is_stale_after_a_file_that_was_added
 
     meanwhile(changes)
     with pytest.raises(ShardError, match=rf"{other} changed while it was read; materialize it again"):
-        take_through(normalized, other, settings)
+        take_through(stage, other, settings)
     meanwhile(lambda: [file.unlink() for file in (tmp_path / "raw").glob("0*.txt")])
     with pytest.raises((ShardError, StorageError), match=r"changed while it was read|cannot read .*\.txt"):
-        take_through(normalized, other, settings)
+        take_through(stage, other, settings)
 
 
 def test_pieces_of_jsonl_form_one_shard_with_the_columns_of_all(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ def test_parquet_that_holds_no_rows_of_the_model_fails_with_its_name(tmp_path: P
     (tmp_path / "raw").mkdir(exist_ok=True)
     pq.write_table(pa.table({"url": ["https://example.org/a.jpg"]}), tmp_path / "raw/00000.parquet")
     with pytest.raises(
-        ShardError, match=r"raw/00000\.parquet is not interleaved Parquet: it lacks the columns sample_id"
+        ShardError,
+        match=r"raw/00000\.parquet is not interleaved Parquet: it lacks the columns sample_id.*storage\.raw_formats",
     ):
         through(settings, "00000.parquet")
     assert not (tmp_path / "out/normalized/00000.parquet.parquet").exists()
