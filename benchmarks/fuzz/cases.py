@@ -11,7 +11,19 @@ import pyarrow as pa
 import pyarrow.acero  # loaded at first use otherwise, in each child anew
 import pyarrow.dataset
 
-from benchmarks.fuzz import checks, documents, image_checks, images, parquets, pdfs, tars, tiffs, url_documents, warcs
+from benchmarks.fuzz import (
+    checks,
+    documents,
+    image_checks,
+    image_files,
+    images,
+    parquets,
+    pdfs,
+    tars,
+    tiffs,
+    url_documents,
+    warcs,
+)
 from benchmarks.fuzz.mutate import mutated, overwritten, perhaps
 from interleaved_assets.io import parquet_shard
 
@@ -190,6 +202,7 @@ KINDS: Final[dict[str, Check]] = {
     "jsonl": url_documents.check_jsonl,
     "url parquet": url_documents.check_url_parquet,
     "pdf": pdfs.check_pdf,
+    "image files": image_files.check_image_files,
 }
 """By name; a case's kind is its number modulo their count."""
 

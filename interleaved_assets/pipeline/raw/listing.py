@@ -148,7 +148,7 @@ def raw_shard_again(raw: RawShard, storage: StorageSettings) -> RawShard:
     """Return a shard as it is now; raise StorageError if it is gone.
 
     Of a bundle, the files that it had are looked at. A file that was added since was not read, and makes the shard
-    stale. On a local disk this takes a hundredth of the time of another listing of the folder.
+    stale. On a local disk this takes far less time than another listing of the folder.
     """
     if not raw.files:
         found = _look_at(raw.uri, raw.key, storage)
