@@ -49,6 +49,25 @@ def test_samples_are_whole_whatever_the_row_groups(tmp_path_factory, group_rows:
     assert [ids(part) for part in parts] == [ids(part) for part in split_samples(table, limit)]
 
 
+@pytest.mark.parametrize("limit", [None, 1, 2000, 9000])
+@pytest.mark.parametrize("has_arrow_types", [True, False])
+@pytest.mark.parametrize("order", ["first rows", "as they come", "shared", "reversed", "none"])
+def test_images_in_a_dictionary_are_read_as_they_are(
+    tmp_path: Path, limit: int | None, has_arrow_types: bool, order: str
+) -> None:
+    numbers = {"shared": [0, 1, 1, 2, 0], "reversed": [4, 3, 2, 1, 0], "none": [None] * 5}.get(order, [*range(5)])
+    images = [None if number is None else image_bytes(number, 500 * number) for number in numbers]
+    cells = [cell for image in images for cell in (None, image, image if order == "shared" else None)]
+    if order == "first rows":
+        cells = [*images, *[None] * 10]
+    rows = [{"sample_id": f"s{row // 4}", "position": row, "modality": "image"} for row in range(len(cells))]
+    table = rows_table([{**row, "binary_content": cell} for row, cell in zip(rows, cells, strict=True)])
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=["binary_content"], store_schema=has_arrow_types)
+    found = pa.concat_tables(read_parquet_shard(str(tmp_path / "a.parquet"), max_batch_bytes=limit))
+    found.validate(full=True)
+    assert found["binary_content"].to_pylist() == cells
+
+
 def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
     pq.write_table(shard_table(), tmp_path / "a.parquet")
     (found,) = read_parquet_shard(str(tmp_path / "a.parquet"), columns=["position", "score", "none"])
@@ -431,3 +450,27 @@ def test_memory_follows_the_limit_and_not_the_file(tmp_path: Path) -> None:
         most = max(most, pool.bytes_allocated() - before)
         assert row_bytes(part).sum() <= limit
     assert most < 5 * limit
+
+
+_COUNTED = pa.proxy_memory_pool(pa.default_memory_pool())
+
+
+def test_images_of_a_dictionary_are_not_copied(tmp_path: Path) -> None:
+    image = image_bytes(0, 2**20)
+    rows = [{"sample_id": f"{row}", "binary_content": bytes([row]) + image} for row in range(32)]
+    pq.write_table(rows_table(rows), tmp_path / "a.parquet", use_dictionary=["binary_content"])
+    usual = pa.default_memory_pool()
+    pa.set_memory_pool(_COUNTED)
+    try:
+        (whole,) = read_parquet_shard(str(tmp_path / "a.parquet"))
+        size = whole["binary_content"].nbytes
+        # Arrow holds the page, what it found in it, and the dictionary
+        assert _COUNTED.max_memory() < 3.2 * size
+        assert _COUNTED.bytes_allocated() < 1.1 * size
+        del whole
+        # a small part of a dictionary does not keep all of it
+        first = next(iter(read_parquet_shard(str(tmp_path / "a.parquet"), max_batch_bytes=size // 8)))
+        assert _COUNTED.bytes_allocated() < 1.2 * first["binary_content"].nbytes
+        del first
+    finally:
+        pa.set_memory_pool(usual)
