@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.clip import photo, read, write_shards
 from benchmarks.figures import markdown_table, replace_figures
-from interleaved_assets.io.rows.workers import processors
+from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.scoring.clip.image import Preprocess
 from interleaved_assets.scoring.clip.samples import Pixels, Tokens
 from interleaved_assets.scoring.clip.scorer import ClipScorer

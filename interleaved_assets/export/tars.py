@@ -20,7 +20,7 @@ from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.parquet.writer import ParquetShard, parquet_shard
 from interleaved_assets.io.rows import content_types
 from interleaved_assets.io.rows.batches import binary_column
-from interleaved_assets.io.rows.workers import processors
+from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, join
 from interleaved_assets.model.casting import empty_table, with_columns
 from interleaved_assets.model.cells import row_values

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.io.formats.registry import all_formats, format_sections
+from interleaved_assets.io.rows.processors import worker_processes
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.options import StorageOptionsByScheme, by_scheme, options_of
 from interleaved_assets.io.tar.layout import Layout, ShardLayout
@@ -212,9 +213,9 @@ class RunSettings(_Section):
     """Most shards in one run of a backfill. Default 100."""
     storage_tries: int = Field(default=4, ge=1, le=20)
     """Attempts at a shard while the storage does not answer, with pauses up to 30 s. Default 4."""
-    parallel_shards: int = Field(default=2, ge=1, le=256)
+    parallel_shards: int | None = Field(default=None, ge=1, le=256)
     """Shards a step works on at once, each in a worker process; with 1, in the process of the run. On a Ray cluster,
-    one for each CPU. Default 2."""
+    one for each CPU. Default none: one for two processors that the process may use, from 2 to 8."""
     max_shard_seconds: float = Field(default=3600, gt=0, le=1e9)
     """Seconds that a stage may take for one shard; then the shard fails, its worker is ended, and the others go on.
     clip_scores has the limit on a Ray cluster only. Default 3600."""
@@ -230,6 +231,11 @@ class RunSettings(_Section):
     """Executor of the steps: in_process, one process for the run; multiprocess, one for each step; ray, the shards of a
     step on a Ray cluster; k8s, a Kubernetes job for each step; module:attribute, such as my_team.executors:celery, an
     executor of your own, which reads its tags on the GPU step. Default in_process."""
+
+    @property
+    def shards_at_once(self) -> int:
+        """Return ``parallel_shards``, or the number that fits this machine."""
+        return self.parallel_shards or worker_processes()
 
     @field_validator("executor")
     @classmethod

@@ -86,7 +86,7 @@ def convert_command(
 
     by_uri = {one.uri: one for one in files}
     work = partial(each, lambda uri: convert_file(by_uri[uri], conversion))
-    place = OnThreads(work, jobs or settings.run.parallel_shards)
+    place = OnThreads(work, jobs or settings.run.shards_at_once)
     made = current = failed = 0
     with progress("converting", len(files), out, as_json=as_json) as advance:
         for one in filter(None, each_result(place, [Task((uri,), "convert") for uri in by_uri])):

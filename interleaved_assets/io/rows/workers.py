@@ -1,7 +1,6 @@
 """A thread pool that the garbage collector can stop at any time without a deadlock."""
 
 import atexit
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -112,9 +111,3 @@ def _end_all() -> None:
     until = max(deadlines) + _PATIENCE_S if deadlines else float("inf")
     for thread in running:
         thread.join(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    # macOS has no affinity
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -81,7 +81,7 @@ def take_many(
     following = dict(zip(by_name, [*by_name][1:], strict=False))
     work = partial(_take, by_name, settings, then)
     first, limit_s, tries = stages[0], settings.run.max_shard_seconds, settings.run.storage_tries
-    jobs = min(jobs or settings.run.parallel_shards, max(1, len(keys)))
+    jobs = min(jobs or settings.run.shards_at_once, max(1, len(keys)))
 
     def after(one: ShardOutcome) -> list[Task]:
         goes_on = isinstance(one.result, StageOutcome) and one.stage in following

@@ -21,6 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 import cloudpickle
 from pebble import ProcessExpired, ProcessPool
 
+from interleaved_assets.io.rows.processors import share_processors
 from interleaved_assets.model.errors import WorkerLost
 from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskWork, sendable, too_slow
 
@@ -85,7 +86,7 @@ def _pool(processes: int) -> ProcessPool:
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
-    pool = ProcessPool(processes, initializer=_begin, context=context)
+    pool = ProcessPool(processes, initializer=_begin, initargs=(processes,), context=context)
     atexit.register(_stop, pool)
     return pool
 
@@ -119,8 +120,9 @@ def _results(given: "Future[Any]", task: Task, limit_s: float) -> list[Found[Any
     raise error
 
 
-def _begin() -> None:
-    """Let a worker end with the process that it works for, even if that was killed."""
+def _begin(processes: int) -> None:
+    """Let a worker use its share of the processors, and end with the process that it works for, even if killed."""
+    share_processors(processes)
     # a collection would write to every object that the imports have made, and so copy the pages that workers share
     gc.freeze()
     threading.Thread(target=_end_with_parent, daemon=True).start()

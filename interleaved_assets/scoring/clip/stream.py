@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from interleaved_assets.io.rows.batches import prefetch
-from interleaved_assets.io.rows.workers import Workers, processors
+from interleaved_assets.io.rows.processors import processors
+from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.model.errors import ImageError, OptionError
 from interleaved_assets.scoring.clip.prescreen import prescreened
 from interleaved_assets.scoring.clip.samples import NO_TEXT, ClipImage, ClipSample, ClipText, Pixels, samples_of

@@ -9,7 +9,7 @@ from typing import Final
 
 import cv2
 
-from interleaved_assets.io.rows.workers import processors
+from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import BgrImage, decode_image, one_image

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import binary_views, parts_within
-from interleaved_assets.io.rows.workers import processors
+from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.images.containers import Buffer

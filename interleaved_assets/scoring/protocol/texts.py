@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import split_samples
-from interleaved_assets.io.rows.workers import processors
+from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.scoring.protocol.long_texts import parts_of, text_bytes

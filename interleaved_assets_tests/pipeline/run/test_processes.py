@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.pipeline.run.many import take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
@@ -44,6 +45,16 @@ def pids_in(folder: Path, count: int) -> list[int]:
             return found
         time.sleep(0.1)
     raise AssertionError(found)
+
+
+def test_a_worker_has_its_share_of_the_processors(settings: Settings) -> None:
+    def counted(shard: ShardTask) -> Work:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+            return Work(outputs={}, data_version=str(processors()))
+
+    found = list(take_many([stage(counted)], ["a", "b"], settings, then=lambda one: one.record.data_version, jobs=2))
+    assert [one.result.shown for one in found] == ["8", "8"]
 
 
 def test_a_worker_has_the_environment_of_the_call(

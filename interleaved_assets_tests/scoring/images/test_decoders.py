@@ -1,5 +1,4 @@
 import io
-import os
 import subprocess
 import sys
 import threading
@@ -9,7 +8,6 @@ import cv2
 import pytest
 from PIL import Image
 
-from interleaved_assets.io.rows.workers import processors
 from interleaved_assets.scoring.images.decoders import decoders_for_threads
 
 
@@ -126,8 +124,3 @@ def test_filters_of_warnings_that_others_change_meanwhile_stay_changed() -> None
         assert len(warnings.filters) == len(before) + 1
         with pytest.raises(UserWarning, match="added meanwhile"):
             warnings.warn("added meanwhile", UserWarning, stacklevel=1)
-
-
-def test_threads_go_by_the_processors_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5})
-    assert processors() == 3
