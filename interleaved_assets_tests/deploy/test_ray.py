@@ -19,6 +19,7 @@ from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.demo.shards import demo_shards
+from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.model.errors import ClusterUnavailable, ShardTimeout, WorkerLost
 from interleaved_assets.pipeline.run.ray import on_cluster
 from interleaved_assets.pipeline.run.shard_map import Task, each
@@ -151,6 +152,15 @@ def test_each_shard_has_its_result_its_error_or_the_time_limit(cluster: RayClust
     )
     # the worker was killed: the cluster has its CPUs back
     wait_for(lambda: free_cpus() == 2, "two free CPUs")
+
+
+def test_a_task_on_a_cpu_has_its_share_of_the_processors_of_its_node(cluster: RayCluster) -> None:
+    def work(task: Task) -> Iterator[tuple[str, object]]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "sched_getaffinity", lambda _: set(range(8 * (os.cpu_count() or 1))))
+            yield task.keys[0], processors()
+
+    assert by_key(on_cluster(work, ["a"], "work", **CPU))["a"].result == 8
 
 
 def test_a_device_takes_its_shards_together_and_a_shard_that_ends_workers_fails_alone(cluster: RayCluster) -> None:

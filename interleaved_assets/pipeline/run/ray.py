@@ -7,12 +7,14 @@ limit counts.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from interleaved_assets.io.rows.batches import prefetch
+from interleaved_assets.io.rows.processors import share_processors
 from interleaved_assets.model.errors import (
     ClusterUnavailable,
     MissingDependency,
@@ -85,6 +87,8 @@ class OnCluster(Generic[Result]):
         release = _release()
 
         def do(task: Task) -> Iterator[Begun | Found[Result]]:
+            if not gpu:  # a node has a task for each CPU
+                share_processors(os.cpu_count() or 1)
             yield from _messages(task, work, release)
 
         self._do = ray.remote(do).options(
