@@ -9,7 +9,7 @@ from typing import Final
 
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """What a container may use, on Linux: microseconds of processors in each period, and the period, or ``max``."""
-_MOST_AT_ONCE: Final = 8
+_WORKERS_BY_DEFAULT: Final = 8
 """A worker process takes 100 to 300 MB, and on 16 processors 16 are no faster than 8 with two threads each."""
 
 _sharing = 1
@@ -29,7 +29,7 @@ def processors() -> int:
 
 def worker_processes() -> int:
     """Return the number of worker processes that a machine has by default: half of :func:`processors`, from 2 to 8."""
-    return min(_MOST_AT_ONCE, max(2, processors() // 2))
+    return min(_WORKERS_BY_DEFAULT, max(2, processors() // 2))
 
 
 def share_processors(processes: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 from interleaved_assets.io.rows import processors as module
 from interleaved_assets.io.rows.processors import processors, share_processors, worker_processes
 from interleaved_assets.settings.sections import RunSettings
+from interleaved_assets_tests.defects import stand_in
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, allowed: int, quot
     limit = tmp_path / "cpu.max"
     if quota is not None:
         limit.write_text(quota)
-    monkeypatch.setattr(module, "_QUOTA", limit)
+    stand_in(monkeypatch, module, "_QUOTA", limit)
 
 
 @pytest.mark.parametrize(
