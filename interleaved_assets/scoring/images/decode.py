@@ -21,6 +21,7 @@ import cv2
 import numpy as np
 from cv2.typing import MatLike
 from PIL import Image
+from PIL.TiffImagePlugin import TiffImageFile
 
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, png_chunks
@@ -41,6 +42,7 @@ _FLAGS: Final[Mapping[int, int]] = {
 }
 # 32-bit integer and float samples: they define no white, so they cannot be scaled to 8 bits
 _NO_PICTURE: Final = ("I", "F")
+_SAMPLE_FORMAT, _SIGNED, _BITS = 339, 2, 258  # tags of TIFF
 
 _TURN_BACK: Final[Mapping[int, Callable[[BgrImage], BgrImage]]] = {
     2: lambda image: cv2.flip(image, 1),
@@ -94,6 +96,7 @@ def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int, reduced
     cannot decode is returned in full size.
     """
     check_pixels(header, max_pixels)
+    _check_samples(header)
     # before loading, which may change the metadata
     orientation = exif_orientation(header)
     image = None if _is_for_pillow(header, data) else _decode_with_opencv(data, reduced)
@@ -108,6 +111,24 @@ def check_pixels(header: Image.Image, max_pixels: int) -> None:
         raise ImageError(
             row_error("too_many_pixels", f"{header.width} x {header.height} pixels, the limit is {max_pixels}")
         )
+
+
+def _check_samples(header: Image.Image) -> None:
+    """Raise ImageError for a TIFF of which OpenCV returns wrong pixels without an error.
+
+    OpenCV takes signed samples for unsigned ones, and leaves black what libtiff cannot unpack.
+    """
+    if not isinstance(header, TiffImageFile):
+        return
+    if _SIGNED in header.tag_v2.get(_SAMPLE_FORMAT, ()):
+        raise ImageError(row_error("undecodable_image", "samples with a sign have no defined white"))
+    if _is_packed(header):
+        pillow_result(header.load)
+
+
+def _is_packed(tiff: TiffImageFile) -> bool:
+    """Return whether a TIFF is compressed without loss, so that damage ends its decoder with an error."""
+    return tiff.info.get("compression") not in ("raw", "jpeg", "tiff_jpeg")
 
 
 @contextlib.contextmanager
@@ -132,7 +153,7 @@ def _is_for_pillow(header: Image.Image, data: Buffer) -> bool:
     BMP: channel masks after a header of 52 bytes, and rows whose width is not a multiple of 4, are misread, and white
     in 5 bits becomes 248. GIF: transparent pixels of the first frame become black. Animated PNG: red and blue of a
     default image outside the animation are exchanged. TIFF: colours stay multiplied by alpha; Lab is converted with
-    another white point.
+    another white point. Pillow has decoded a compressed TIFF already; its pixels are the same up to 8 bits a sample.
     """
     match header.format:
         case "BMP" | "DIB" | "GIF" | "ICO":
@@ -140,7 +161,9 @@ def _is_for_pillow(header: Image.Image, data: Buffer) -> bool:
         case "PNG":
             return b"acTL" in png_chunks(data)
         case "TIFF":
-            return header.mode in ("RGBA", "LAB")
+            assert isinstance(header, TiffImageFile)
+            is_decoded = _is_packed(header) and max(header.tag_v2.get(_BITS, (1,))) <= 8
+            return header.mode in (("RGB", "L", "1", "RGBA", "LAB") if is_decoded else ("RGBA", "LAB"))
     return False
 
 
@@ -168,4 +191,4 @@ def _decode_with_pillow(image: Image.Image) -> BgrImage:
                 f"the header says {width} x {height} pixels, decoded are {' x '.join(map(str, rgb.shape[1::-1]))}",
             )
         )
-    return np.ascontiguousarray(rgb[..., ::-1])
+    return cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR)

@@ -108,6 +108,39 @@ def test_samples_without_a_defined_white_are_refused(dtype):
 # Where OpenCV 5.0 gives wrong pixels without an error
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_signed_samples_are_not_taken_for_unsigned_ones(dtype):
+    buffer = io.BytesIO()
+    tifffile.imwrite(buffer, np.arange(-60, 60, dtype=dtype).reshape(10, 12))
+    with pytest.raises(ImageError, match=r"^undecodable_image: samples with a sign have no defined white$"):
+        decode_image(buffer.getvalue())
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "1", "P", "CMYK"])
+def test_a_strip_of_a_compressed_tiff_that_is_filled_with_zeros_is_undecodable(mode):
+    buffer = io.BytesIO()
+    Image.fromarray(noise(200, 300)).convert(mode).save(buffer, "TIFF", compression="tiff_lzw")
+    data = bytearray(buffer.getvalue())
+    with tifffile.TiffFile(io.BytesIO(data)) as tiff:
+        start, length = tiff.pages[0].dataoffsets[-1], tiff.pages[0].databytecounts[-1]
+    assert decode_image(data).shape == (200, 300, 3)
+    data[start + length // 2 : start + length] = bytes(length - length // 2)
+    with pytest.raises(ImageError, match=r"^undecodable_image: "):
+        decode_image(data)
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "packbits"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "1", "P", "CMYK", "I;16"])
+def test_a_compressed_tiff_has_the_pixels_that_opencv_gives(mode, compression):
+    image = Image.fromarray(noise(40, 60))
+    if mode == "I;16":
+        image = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
+    buffer = io.BytesIO()
+    (image if mode == "I;16" else image.convert(mode)).save(buffer, "TIFF", compression=compression)
+    data = buffer.getvalue()
+    assert np.array_equal(decode_image(data), cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR))
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("prefix", [b"", b"Exif\0\0"])
 def test_webp_is_turned_with_and_without_exif_prefix(orientation, prefix):
