@@ -20,15 +20,9 @@ from interleaved_assets.io.tar.layout import ID_COLUMN
 from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.samples import observe_document
-from interleaved_assets.io.web_documents.blocks import (
-    SIMILARITY,
-    UrlLists,
-    blocks_of,
-    is_mmc4,
-    mmc4_lists,
-    sample_id_of,
-)
+from interleaved_assets.io.web_documents.blocks import SIMILARITY, UrlLists, blocks_of, sample_id_of
 from interleaved_assets.io.web_documents.image_store import find_images, with_images
+from interleaved_assets.io.web_documents.mmc4 import is_mmc4, mmc4_lists
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard
