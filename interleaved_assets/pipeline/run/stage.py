@@ -145,8 +145,9 @@ def scored_from(rows: str, column: str, error_column: str, *read: str) -> tuple[
 class StageOutput(NamedTuple):
     """The kind of output that a stage stores for a shard. Lists of stages are derived from it."""
 
-    kind: Literal["rows", "tars", "image scores", "document scores", "images"]
-    """Rows as Parquet and training tars follow each other: each has a ledger of the rows that were there before it."""
+    kind: Literal["rows", "tars", "image scores", "document scores", "images", "side table"]
+    """Rows as Parquet and training tars follow each other: each has a ledger of the rows that were there before it.
+    A side table is one that no stage reads, such as a hash of each image."""
     others: tuple[str, ...] = ()
     """Roles of more tables that it writes for people to read, besides its ledger."""
     hides_dropped_texts: bool = False
@@ -166,7 +167,7 @@ class StageDisplay(NamedTuple):
 
 
 PLAIN: Final = StageDisplay("", "", frozenset())
-ROWS_OUTPUT: Final = StageOutput("rows")
+SIDE_TABLE: Final = StageOutput("side table")
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class Stage:
         score_inputs: those of the inputs that score images.
         connect: returns it with the inputs that it has under the settings, after the stages before it; None if it is
             off.
-        output: the kind of output that it stores.
+        output: the kind of output that it stores; by default a table that no stage reads.
         version: to be raised when a change of code changes the output.
         settings: returns the settings that the output depends on, and no others.
         run: does the work for one shard; None if ``together`` is given.
@@ -217,7 +218,7 @@ class Stage:
     made_from: Callable[[str, Settings], tuple[SourceColumn, ...]] = lambda *_: ()
     decided_by: Callable[[Settings], tuple[SourceColumn, ...]] = lambda _: ()
     display: StageDisplay = PLAIN
-    output: StageOutput = ROWS_OUTPUT
+    output: StageOutput = SIDE_TABLE
     connect: "Callable[[Stage, Settings, Sequence[Stage]], Stage | None]" = lambda stage, *_: stage
 
     def code_version(self, settings: Settings) -> str:
