@@ -19,6 +19,7 @@ from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+from interleaved_assets.pipeline.stages.dag import ROW_STAGES
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, NORMALIZED
 from interleaved_assets.rewriting.changes import CHANGED, change_text
 from interleaved_assets.settings import StorageSettings
@@ -136,7 +137,7 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
     Of row groups without the sample only the ids are read, and of no row the image bytes.
     """
     traces = []
-    rows = 0  # number of rows of the sample in the last table
+    rows = 0  # number of rows of the sample after the last stage with rows, which tars are made from
     for record in read_records(paths, stages).values():
         kept, in_tar = None, None
         if record.columns:
@@ -145,7 +146,8 @@ def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> li
         if record.dropped:
             dropped = _rows_of(sample_id, record.outputs["ledger"].uri, paths.options)
         if kept is not None:
-            left = rows = kept.num_rows
+            left = kept.num_rows
+            rows = left if record.stage in ROW_STAGES else rows
         elif (left := rows - dropped.num_rows) > 0:
             in_tar = _in_tar(sample_id, paths, record)
         changes = _rows_of(sample_id, record.outputs[CHANGES].uri, paths.options) if CHANGES in record.outputs else None

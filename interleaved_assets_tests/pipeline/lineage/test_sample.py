@@ -10,7 +10,10 @@ from interleaved_assets.io.parquet.writer import parquet_shard
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError
 from interleaved_assets.pipeline.lineage import sample as module
 from interleaved_assets.pipeline.lineage.sample import StageTrace, find_sample, trace_sample
+from interleaved_assets.pipeline.run.counts import column_facts
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.record import OutputFile
+from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import (
@@ -20,6 +23,7 @@ from interleaved_assets_tests.documents import (
     good_shard,
     project,
     sharp_image,
+    stages_before,
     write_shard,
 )
 from interleaved_assets_tests.projects import take_all
@@ -47,6 +51,23 @@ def test_a_trace_has_the_rows_of_the_sample_at_every_stage(settings: Settings) -
     dropped = {"filtered": [{"position": 2, "reason": "sharpness_below", "threshold": 100.0}]}
     assert {name: ledger for name, ledger in lost.items() if ledger} == dropped
     assert all("binary_content" not in trace.kept.column_names for trace in traces if trace.kept is not None)
+
+
+def test_rows_in_a_tar_are_not_those_of_a_side_table_before_it(settings: Settings) -> None:
+    def one_row(shard: ShardTask) -> Work:
+        schema = pa.schema([pa.field("sample_id", pa.string()), pa.field("position", pa.int32())])
+        with parquet_shard(shard.paths.output("hashes"), schema) as out:
+            out.write(pa.table([["doc-97-b"], [1]], schema=schema))
+        return Work(outputs={"rows": OutputFile.of(out.output)}, **column_facts(schema))
+
+    take_through(Stage("hashes", ("filtered",), run=one_row), "a", settings)
+    names = [*stages_before("final_tars"), "hashes", "final_tars"]
+    left = {trace.record.stage: trace.left for trace in trace_sample("doc-97-b", settings.storage.shard("a"), names)}
+    assert {name: left[name] for name in ("filtered", "hashes", "final_tars")} == {
+        "filtered": 3,
+        "hashes": 1,
+        "final_tars": 3,
+    }
 
 
 def test_only_shards_with_the_sample_are_found(settings: Settings) -> None:
