@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from interleaved_assets.pipeline.stages.dag import rows_input, stage_dag
+from interleaved_assets.pipeline.stages.dag import downstream_of, rows_input, stage_dag
 from interleaved_assets.settings import Settings, load_settings
 
 STAGES = tuple(stage_dag(Settings()))
@@ -21,6 +21,12 @@ STAGES = tuple(stage_dag(Settings()))
 def stages_before(name: str) -> tuple[str, ...]:
     """Those of :data:`STAGES` that come before one of them."""
     return STAGES[: STAGES.index(name)]
+
+
+def with_downstream(name: str, settings: Settings | None = None) -> list[str]:
+    """A stage and those that read its output, directly or through others, in order."""
+    stages = stage_dag(settings or Settings())
+    return [one for one in stages if one in {name, *downstream_of(name, stages)}]
 
 
 ROWS = rows_input(stages_before("filtered")) or ""

@@ -156,8 +156,9 @@ def test_rows_of_a_sample_at_every_stage(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["trace", "doc-1-b", "--json"]) == 0
     (shard,) = json.loads(capsys.readouterr().out)["shards"]
     stages = {stage["stage"]: stage for stage in shard["stages"]}
-    kept = {"image_scores": 2, "document_scores": 2, "filtered": 3, "final_tars": 3}
-    assert {name: stage["kept"] for name, stage in stages.items()} == {name: kept.get(name, 4) for name in STAGES}
+    assert list(stages) == list(STAGES)
+    kept = {"normalized": 4, "image_scores": 2, "document_scores": 2, "filtered": 3, "final_tars": 3}
+    assert {name: stages[name]["kept"] for name in kept} == kept
     (dropped,) = [row for row in stages["filtered"]["rows"] if row["outcome"] != "kept"]
     assert (dropped["position"], dropped["outcome"], dropped["threshold"]) == (2, "dropped: sharpness_below", 100.0)
 

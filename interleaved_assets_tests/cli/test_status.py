@@ -6,7 +6,7 @@ import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets.cli.commands.status import FAILURES_SHOWN
-from interleaved_assets_tests.documents import STAGES, good_shard, project
+from interleaved_assets_tests.documents import STAGES, good_shard, project, with_downstream
 
 
 def test_status_names_stale_shards_why_and_what_a_run_would_make(
@@ -20,7 +20,7 @@ def test_status_names_stale_shards_why_and_what_a_run_would_make(
     printed = capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
     stale = next(row for row in rows if row[0] == "stale")
-    assert (stale[1], stale[3], stale[4]) == ("2", "filtered, final_tars", "a, b")
+    assert (stale[1], stale[3], stale[4]) == ("2", ", ".join(with_downstream("filtered")), "a, b")
     assert next(row for row in rows if row[0] == "missing")[1:3] == ["1", "never materialized"]
     assert "min_sharpness 100.0 → 80.0" in " ".join(row[2] for row in rows)
     assert f"A run would take 3 shards through {', '.join(STAGES)}: interleaved" in " ".join(printed.split())

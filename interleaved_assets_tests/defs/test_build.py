@@ -8,6 +8,7 @@ import pytest
 
 from interleaved_assets.defs.assets import OWNERS
 from interleaved_assets.defs.build import build_definitions
+from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import project
 
 MODEL = '[clip]\nenabled = true\nmodel = "ViT-B-32"\npretrained = "openai"\n'
@@ -52,10 +53,15 @@ def test_every_asset_has_a_description_and_an_owner(tmp_path: Path) -> None:
         "final_tars": ("publish", "publish", {"webdataset"}, "shard_io"),
         "dataset_report": ("publish", "report", {"html"}, None),
     }
-    nodes = list(build_definitions(project(tmp_path, MODEL)).resolve_asset_graph().asset_nodes)
-    assert {
+    settings = project(tmp_path, MODEL)
+    nodes = list(build_definitions(settings).resolve_asset_graph().asset_nodes)
+    found = {
         node.key.path[-1]: (node.group_name, node.tags["layer"], node.kinds, node.tags.get("pool")) for node in nodes
-    } == layers
+    }
+    assert {*found} == {"raw_shards", *stage_dag(settings), "dataset_report"}
+    assert {name: found[name] for name in layers} == layers
+    # of a new stage that the list above lacks
+    assert [name for name, (group, _, kinds, _) in found.items() if not kinds or group == "default"] == []
     assert all(len(node.description or "") > 40 for node in nodes)
     # Dagster has no owners for a source asset that is observed
     assert {node.key.path[-1] for node in nodes if list(node.owners) != OWNERS} == {"raw_shards"}

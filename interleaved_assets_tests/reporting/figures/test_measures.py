@@ -13,7 +13,7 @@ PLAIN, OPEN = ImageFilter("m", ("m",)), ImageFilter("m", ("m",), open_maximum=Tr
 
 
 def test_the_measures_are_the_filters_that_judge_in_their_order() -> None:
-    selection = SelectionSettings(min_short_side=32, max_aspect_ratio=3, own={"colourfulness": {"min": -2.5}})
+    selection = SelectionSettings(min_short_side=32, max_aspect_ratio=3, own={"my_score": {"min": -2.5}})
     measures = measures_of(selection)[: len(selection.active_filters())]
     assert [measure.filter for measure in measures] == list(selection.active_filters())
     assert [(measure.filter, measure.rule) for measure in measures] == [
@@ -23,10 +23,10 @@ def test_the_measures_are_the_filters_that_judge_in_their_order() -> None:
         ("qr", "keep < 0.05"),
         ("ratio", "keep ≥ 0"),
         ("clip", "keep ≥ 0.15"),
-        ("colourfulness", "keep ≥ -2.5"),
+        ("my_score", "keep ≥ -2.5"),
     ]
     own = measures[-1]
-    assert (own.columns, own.shown.scale, own.shown.label) == (("colourfulness",), "any", "colourfulness")
+    assert (own.columns, own.shown.scale, own.shown.label) == (("my_score",), "any", "my_score")
 
 
 def test_unbounded_ones_come_last() -> None:
