@@ -12,6 +12,7 @@ from interleaved_assets.defs import shard_run
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.reporting.figures.drops import LONGEST_ID
 from interleaved_assets.reporting.shard.report import REPORT_BYTES
 from interleaved_assets.reporting.shard.stored_pictures import selection_pictures, store_pictures
 from interleaved_assets.settings import Settings
@@ -133,6 +134,9 @@ def test_long_ids_are_cut_in_the_table_of_dropped_rows(tmp_path: Path) -> None:
     write_shard(tmp_path / "raw/a.tar", {one: document("one", blurred_image()) for one in ids})
     rows = shard_pictures(take_all(settings)["filtered"], settings)["dropped_rows"].records
     assert [row.data["sample"] for row in rows] == ["9f86d0818…a0c55ad015", "9f86d0818…a0c55ad016"]
+    for row in rows:  # a longer word, such as the name of the image, would push the table out of the page
+        assert str(row.data["content or detail"]).startswith("9f86d0818…")
+        assert len(str(row.data["content or detail"])) == LONGEST_ID
 
 
 def test_the_page_has_at_most_the_documents_of_its_setting_or_is_off(settings: Settings, tmp_path: Path) -> None:

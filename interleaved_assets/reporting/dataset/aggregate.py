@@ -1,5 +1,6 @@
 """Sums of the facts of many shards, one shard at a time. Of each image only the scores are kept."""
 
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.stages.dag import SELECTED_FROM
 from interleaved_assets.pipeline.stages.names import FINAL_TARS
-from interleaved_assets.pipeline.status.status import URGENT, State, StatusLine, status_lines
+from interleaved_assets.pipeline.status.status import URGENT, State, Status, StatusLine, status_lines
 from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.figures.facts import ShardFacts, Tally, tallies
 from interleaved_assets.reporting.figures.measures import Measure
@@ -85,6 +86,19 @@ class ShardLine(ShardFacts):
         if self.counts_in.images:
             return self.counts_out.images / self.counts_in.images
         return self.counts_out.rows / self.counts_in.rows if self.counts_in.rows else None
+
+
+def shards_version(shards: Iterable[tuple[str, Status, Sequence[str]]]) -> str:
+    """Return a version that changes with the states of shards and with their published content.
+
+    Each shard is its key, its status, and the versions under which it is published. A report has this version in its
+    head, so that one that is older than the shards is recognized.
+    """
+    lines = sorted(
+        f"{key} {status.state} {status.stage} {'' if status.state is State.VANISHED else sorted(published)}"
+        for key, status, published in shards
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @dataclass

@@ -13,7 +13,7 @@ from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_tab
 from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.status.status import EXAMPLES
-from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example
+from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example, shards_version
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
 from interleaved_assets.reporting.figures.facts import explained_errors
@@ -119,6 +119,7 @@ def html_report(
         shards=shards,
         shards_left_out=len(data.shards) - len(shards),
         shard_count=len(data.shards),
+        shards_version=shards_version((shard.key, shard.status, shard.published) for shard in data.shards),
         selected_before=sum(shard.selected_before for shard in data.shards),
         errors=explained_errors(data.errors),
         about=about,

@@ -73,7 +73,7 @@ def _facts(
     status: Status = COMPLETE,
     problem: str = "",
 ) -> ShardFacts:
-    published = _published(records)
+    published = published_versions(records)
     records = _of_the_same_rows(records)
     first = records.get(NORMALIZED)
     if first is None:
@@ -100,7 +100,7 @@ def _facts(
     )
 
 
-def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
+def published_versions(records: Mapping[str, Record]) -> tuple[str, ...]:
     final = records.get(FINAL_TARS)
     if final is None:
         return ()
@@ -112,14 +112,14 @@ def _published(records: Mapping[str, Record]) -> tuple[str, ...]:
 
 
 def _left_over(paths: ShardPaths) -> tuple[str, ...]:
-    """Return the result of :func:`_published` for a final tar with another stamp than its record names.
+    """Return the result of :func:`published_versions` for a final tar with another stamp than its record names.
 
     A tree that was copied has such tars. No run compares the contents again if the raw shard is gone.
     """
     final = read_record(paths.record(FINAL_TARS), paths.options)
     if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
         return ()
-    return _published({FINAL_TARS: final})
+    return published_versions({FINAL_TARS: final})
 
 
 def _of_the_same_rows(records: Mapping[str, Record]) -> dict[str, Record]:

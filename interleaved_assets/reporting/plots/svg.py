@@ -33,6 +33,8 @@ _BARS_WIDTH: Final = 400
 _MOST_REASONS: Final = 8
 _MOST_TICKS: Final = 4
 _LABEL_ROOM: Final = 80
+_TITLE_LENGTH: Final = 46
+"""Most characters of a title over a histogram; longer ones are squeezed into its width."""
 _NAME_LENGTH: Final = 26
 # a space in a URL takes three bytes, so numbers are separated by commas
 _LITERAL: Final = "/:=;,'*+!$@?~-._"  # Markdown ends a URL at a space, counts its brackets, and decodes entities
@@ -141,7 +143,11 @@ def bars_and_bounds(distribution: Distribution, edges: np.ndarray, counts: np.nd
 
 def title_text(title: str, subtitle: str) -> str:
     below = escape(" ".join(subtitle.split()))
-    return f"<text class='t' x='{MARGIN}' y='16'>{escape(title)}</text><text x='{MARGIN}' y='29'>{below}</text>"
+    width = _PANEL - 2 * MARGIN
+    squeezed = f" textLength='{width}' lengthAdjust='spacingAndGlyphs'" if len(title) > _TITLE_LENGTH else ""
+    return (
+        f"<text class='t' x='{MARGIN}' y='16'{squeezed}>{escape(title)}</text><text x='{MARGIN}' y='29'>{below}</text>"
+    )
 
 
 def places(edges: np.ndarray, area: Area, *, log: bool) -> Callable[[float], int]:

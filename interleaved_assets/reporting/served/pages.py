@@ -1,5 +1,6 @@
 """The pages that are made on request: the state of all shards with links, and a ledger as a table."""
 
+import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -8,22 +9,26 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from interleaved_assets.io.parquet.source import open_parquet
-from interleaved_assets.io.storage import exists, join
+from interleaved_assets.io.storage import exists, join, open_input, read_small
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, ShardState, read_dataset_status
 from interleaved_assets.pipeline.status.status import URGENT, State, Status, StatusLine, status_lines
 from interleaved_assets.reporting.dataset import REPORT_FILE
+from interleaved_assets.reporting.dataset.aggregate import shards_version
 from interleaved_assets.reporting.documents.pages import stored_pages
-from interleaved_assets.reporting.figures.drops import reason_text
-from interleaved_assets.reporting.figures.measures import measures_of
+from interleaved_assets.reporting.figures.collect import published_versions
 from interleaved_assets.reporting.served.places import Place, path_of
 from interleaved_assets.reporting.wording.page import policy_hash, source, template
+from interleaved_assets.reporting.wording.prose import visible
 from interleaved_assets.settings import Settings, StorageSettings
 
 PAGE_ROWS: Final = 100
 """Most shards or dropped rows on one page."""
 _STEP_BYTES: Final = 16 * 2**20
+_REPORT_HEAD: Final = 2000
+"""Bytes at the beginning of a report that have the version of its shards."""
+_DOCUMENT: Final = re.compile(r'<article id="(d\d+)"[^>]*>\s*<header><h2><bdi>(.*?)</bdi>', re.DOTALL)
 
 
 class ServedShard(NamedTuple):
@@ -48,6 +53,8 @@ class ServedDataset(NamedTuple):
     problem: str
     """The error if the raw root could not be listed, else empty."""
     has_report: bool
+    report_is_old: bool
+    """True if the report is on other states or final tars of shards."""
     looked: datetime
     seconds: float
     """Seconds that the comparison of all shards took."""
@@ -58,15 +65,29 @@ def look_at_dataset(settings: Settings) -> ServedDataset:
     since = time.monotonic()
     dataset = read_dataset_status(settings)
     pages = stored_pages(settings.storage)
-    shards = [_served(shard, dataset, pages) for shard in dataset.shards()]
+    shards, published = list[ServedShard](), list[tuple[str, Status, tuple[str, ...]]]()
+    for shard in dataset.shards():  # the records of all shards are not held
+        shards.append(_served(shard, dataset, pages))
+        published.append((shard.key, shard.status, published_versions(shard.records)))
+    report = _report_head(settings.storage)
     return ServedDataset(
         sorted(shards, key=lambda shard: (URGENT.index(shard.status.state), shard.key)),
         status_lines({shard.key: shard.status for shard in shards}, {shard.key: shard.problem for shard in shards}),
         dataset.problem,
-        exists(join(settings.storage.output_root, REPORT_FILE), settings.storage.options),
+        report is not None,
+        report is not None and shards_version(published).encode() not in report,
         datetime.now(UTC),
         time.monotonic() - since,
     )
+
+
+def _report_head(storage: StorageSettings) -> bytes | None:
+    """Return the beginning of the report; None if there is no report."""
+    uri = join(storage.output_root, REPORT_FILE)
+    if not exists(uri, storage.options):
+        return None
+    with open_input(uri, storage.options) as report:
+        return report.read(_REPORT_HEAD)
 
 
 def _served(shard: ShardState, dataset: DatasetStatus, pages: Mapping[str, str]) -> ServedShard:
@@ -114,11 +135,16 @@ def ledger_html(place: Place, settings: Settings, *, number: int = 1) -> str:
             passed += step.num_rows
             if len(rows) == PAGE_ROWS:
                 break
-    measures = measures_of(settings.selection)
+    paths = settings.storage.shard(place.key)
+    page = read_small(paths.page(), settings.storage.options)
+    anchors = {shown: anchor for anchor, shown in _DOCUMENT.findall((page or b"").decode(errors="replace"))}
     return _html(
         "served_ledger.html.j2",
         title=f"{place.key}: rows that {place.stage} dropped",
-        rows=[{**row, "why": reason_text(row, measures)} for row in rows],
+        rows=[{**row, "anchor": anchors.get(str(visible(row["sample_id"])))} for row in rows],
+        # columns without any value on this page are left out
+        optional=[name for name in ("measured", "threshold", "detail") if any(row[name] is not None for row in rows)],
+        page="" if page is None else f"/{path_of(paths.page(), settings.storage)}",
         total=total,
         number=number,
         pages=_pages(total),

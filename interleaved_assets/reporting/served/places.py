@@ -14,7 +14,7 @@ from interleaved_assets.settings.shard_paths import FAILURES_FOLDER
 
 class PlaceKind(StrEnum):
     PAGE = "page"
-    """An HTML file, as it was written."""
+    """An HTML file, shown as it was written, below links to the first page and the report."""
     JSON = "json"
     """A record or a failure."""
     LEDGER = "ledger"

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from interleaved_assets.io.storage import read_small
 from interleaved_assets.model.errors import InterleavedError, OptionError, StorageError
+from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.reporting.served.pages import (
     ServedDataset,
     ledger_html,
@@ -33,6 +34,10 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_NAVIGATION: Final = (
+    f'<nav class="served"><a href="/">All shards</a><a href="/{REPORT_FILE}">Report on the data set</a></nav>'
+)
+"""Links that a report or a page of a shard has at its top when it is served."""
 _TIMES_AS_LONG: Final = 10
 """A comparison of all shards is shown for this many times the seconds that it took."""
 _IDLE_SECONDS: Final = 30
@@ -140,7 +145,10 @@ class _Handler(BaseHTTPRequestHandler):
 def _content(place: Place, settings: Settings, number: int) -> str | bytes | None:
     """Return the content shown for a file; None if the file does not exist."""
     if place.kind is not PlaceKind.LEDGER:
-        return read_small(place.uri, settings.storage.options)
+        content = read_small(place.uri, settings.storage.options)
+        if content is None or place.kind is PlaceKind.JSON:
+            return content
+        return content.replace(b"<body>", f"<body>\n{_NAVIGATION}".encode(), 1)
     try:
         return ledger_html(place, settings, number=number)
     except StorageError as error:

@@ -33,7 +33,9 @@ def shard_report(
     parts = [_summary(facts), _drops(facts.ledger), _plots(facts, measures)]
     if dropped or kept:
         room = REPORT_BYTES - sum(len(part.encode()) + 2 for part in parts)
-        parts.append(markdown_tiles(dropped, kept, max_bytes=room))
+        all_kept = facts.counts_out.images
+        all_dropped = facts.counts_in.images - all_kept
+        parts.append(markdown_tiles(dropped, kept, max_bytes=room, all_dropped=all_dropped, all_kept=all_kept))
     return "\n\n".join(parts)
 
 

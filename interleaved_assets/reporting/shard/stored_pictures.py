@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +35,7 @@ FIRST_DROPS: Final = 5
 """Most dropped rows in the table of a shard."""
 _CONTENT_LENGTH: Final = 60
 _PAGE_DROPPED, _PAGE_KEPT = 16, 8  # most pictures of the contact sheet; about a dozen fit
-_VERSION: Final = 6  # version of the drawing: a change draws the pictures of unchanged shards again
+_VERSION: Final = 7  # version of the drawing: a change draws the pictures of unchanged shards again
 
 
 class Drawn(NamedTuple):
@@ -112,10 +113,15 @@ def _first_drops(record: Record, settings: Settings) -> list[dict[str, Any]]:
             "sample": short_id(row["sample_id"]),
             "position": row["position"],
             "modality": row["modality"],
-            "content or detail": cut_text(contents.get(key) or row["detail"] or "", _CONTENT_LENGTH),
+            "content or detail": _with_short_words(cut_text(contents.get(key) or row["detail"] or "", _CONTENT_LENGTH)),
         }
         for key, row in zip(row_keys(drops), drops.to_pylist(), strict=True)
     ]
+
+
+def _with_short_words(content: str) -> str:
+    """Shorten long words, such as names of files: the table in Dagster does not break them, and is cut instead."""
+    return re.sub(r"[!-~]+", lambda word: short_id(word[0]), content)
 
 
 def selection_pictures(key: str, settings: Settings) -> Drawn:

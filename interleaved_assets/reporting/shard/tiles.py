@@ -96,11 +96,13 @@ def tiles_of(
     return tiles
 
 
-def markdown_tiles(dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: int) -> str:
+def markdown_tiles(
+    dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: int, all_dropped: int, all_kept: int
+) -> str:
     """Return a contact sheet as a Markdown table of at most ``max_bytes`` bytes: dropped pictures, then kept ones.
 
     Ids are text and can be copied; their common beginning is written once. If not all tiles fit, both kinds are cut,
-    the kept ones to a third of the table.
+    the kept ones to a third of the table. ``all_dropped`` and ``all_kept`` are the numbers of images of the shard.
     """
     prefix = common_prefix([tile.key.sample_id for tile in (*dropped, *kept)])
     head = f"Ids begin with {markdown_cell(prefix)}\n\n" if prefix else ""
@@ -111,9 +113,9 @@ def markdown_tiles(dropped: Sequence[Tile], kept: Sequence[Tile], *, max_bytes: 
     left = room - sum(map(_size, (*shown, *first_kept)))
     more = _fitting(kept[len(first_kept) :], prefix, left) if len(shown) == len(dropped) else []
     shown_kept = [*first_kept, *more]
-    cut = f"\n\n{len(shown)} of {text.counted(len(dropped), 'dropped picture')} and {len(shown_kept)} of "
-    cut += f"{len(kept)} kept ones; more are on the page."
-    said = cut if len(shown) + len(shown_kept) < len(dropped) + len(kept) else ""
+    cut = f"\n\n{len(shown)} of {text.counted(all_dropped, 'dropped picture')} and {len(shown_kept)} of "
+    cut += f"{all_kept:,} kept ones; more are on the page."
+    said = cut if len(shown) + len(shown_kept) < all_dropped + all_kept else ""
     return f"{head}{chr(10).join([*shown, *shown_kept])}{said}" if shown or shown_kept else said.lstrip()
 
 

@@ -93,11 +93,14 @@ def test_the_first_page_has_the_state_of_every_shard_and_its_links(port: int, fo
     assert page.text.index("<bdi>bad</bdi>") < page.text.index("<bdi>many</bdi>")  # the most urgent first
 
 
-def test_report_and_pages_are_as_they_were_written_and_records_are_json(port: int, folder: Path) -> None:
+def test_report_and_pages_are_as_they_were_written_below_links_and_records_are_json(port: int, folder: Path) -> None:
     out = folder / "out"
-    assert ask(port, "/dataset_report.html").text == (out / "dataset_report.html").read_text()
+    links = '<a href="/">All shards</a><a href="/dataset_report.html">Report on the data set</a>'
+    added = f'<body>\n<nav class="served">{links}</nav>'
+    report = (out / "dataset_report.html").read_text()
+    assert ask(port, "/dataset_report.html").text == report.replace("<body>", added, 1)
     shown = ask(port, "/pages/web/caf%25C3%25A9%252C%25201.html")
-    assert shown.text == (out / "pages/web/caf%C3%A9%2C%201.html").read_text()
+    assert shown.text == (out / "pages/web/caf%C3%A9%2C%201.html").read_text().replace("<body>", added, 1)
     for name in ("records/filtered/many.json", "failures/normalized/bad.json"):
         shown = ask(port, f"/{name}")
         assert (shown.text, shown.headers["Content-Type"]) == ((out / name).read_text(), "application/json")
@@ -105,10 +108,12 @@ def test_report_and_pages_are_as_they_were_written_and_records_are_json(port: in
 
 def test_a_ledger_is_a_table_in_parts(port: int) -> None:
     first, second, third = (ask(port, f"/dropped/filtered/many.parquet?page={number}") for number in (1, 2, 3))
-    assert first.text.count('<td class="text">sharpness_below</td>') == PAGE_ROWS
-    assert second.text.count('<td class="text">sharpness_below</td>') == ROWS - PAGE_ROWS
+    assert first.text.count('<td class="text whole">sharpness_below</td>') == PAGE_ROWS
+    assert second.text.count('<td class="text whole">sharpness_below</td>') == ROWS - PAGE_ROWS
     assert f"{ROWS} dropped rows" in first.text
-    assert "sharpness 0 &lt; 100" in first.text
+    assert '<th>measured</th><th>threshold</th><th class="text">sample</th>' in first.text
+    assert "detail" not in first.text[first.text.index("<thead>") :]  # no row has one
+    assert '<a href="/pages/many.html#d0"><bdi>doc-000</bdi></a>' in first.text
     assert "doc-000" in first.text
     assert f"doc-{ROWS - 1}" in second.text
     assert '<a href="?page=2">next →</a>' in first.text
@@ -197,6 +202,16 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, capsys: pytest.Cap
             OutputServer(settings, port)
         assert main(["--settings", str(tmp_path / "interleaved.toml"), "serve", "--port", str(port)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_report_on_other_states_of_the_shards_is_called_older(folder: Path) -> None:
+    older = "older than the shards below"
+    with running(load_settings(folder / "interleaved.toml")) as port:
+        assert older not in ask(port, "/").text
+    settings = load_settings(folder / "interleaved.toml")
+    selection = settings.selection.model_copy(update={"min_sharpness": 90.0})
+    with running(settings.model_copy(update={"selection": selection})) as port:
+        assert older in ask(port, "/").text
 
 
 @pytest.mark.usefixtures("s3_environment")

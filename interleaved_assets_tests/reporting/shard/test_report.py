@@ -48,12 +48,13 @@ def test_the_report_stays_within_its_bytes_with_many_scores_and_pictures() -> No
     values = {measure.filter: rng.random(2000) for measure in many}
     facts = with_thumbnails(replace(flyers(), sample_scores=pa.table(values)))
     tile = Tile(ImageKey("s" * 90, 0), noise(1), "x" * 90, ("1×1",) * 40, "text " * 40, "error " * 40)
-    report = shard_report(facts, many, [tile] * 60, [tile] * 24)
+    counts = {"counts_in": Counts(images=1100), "counts_out": Counts(images=1040)}
+    report = shard_report(replace(facts, **counts), many, [tile] * 60, [tile] * 24)
     assert REPORT_BYTES - 3_000 < len(report.encode()) <= REPORT_BYTES
     left_out = re.findall(r"Head\\_\d+", report)
     assert 20 < len(left_out) < 40
     assert left_out[-1] == "Head\\_39"
-    shown = re.search(r"(\d+) of 60 dropped pictures and (\d+) of 24 kept ones; more are on the page\.", report)
+    shown = re.search(r"(\d+) of 60 dropped pictures and (\d+) of 1,040 kept ones; more are on the page\.", report)
     assert shown
 
 

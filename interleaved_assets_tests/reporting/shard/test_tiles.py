@@ -71,7 +71,11 @@ def test_the_sheet_is_a_table_whose_ids_can_be_copied() -> None:
     keys = [ImageKey("crawl-2026/a", 4), ImageKey("crawl-2026/b", 1)]
     [kept] = tiles_of(facts, [ImageKey("crawl-2026/c", 0)], MEASURES, {}, thumbnails_in(facts.scores))
     first, blank, *lines = markdown_tiles(
-        tiles_of(facts, keys, MEASURES, {keys[0]: "1 | 2"}, thumbnails_in(facts.scores)), [kept], max_bytes=9_000
+        tiles_of(facts, keys, MEASURES, {keys[0]: "1 | 2"}, thumbnails_in(facts.scores)),
+        [kept],
+        max_bytes=9_000,
+        all_dropped=2,
+        all_kept=1,
     ).split("\n")
     assert (first, blank) == ("Ids begin with crawl-2026/", "")
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines[2:]]
@@ -87,15 +91,15 @@ def test_the_sheet_is_a_table_whose_ids_can_be_copied() -> None:
 def test_the_sheet_fits_into_its_bytes_and_says_what_it_left_out() -> None:
     tiles = [Tile(ImageKey(f"s{number}", 0), noise(number), "x", ("1×1",), None, None) for number in range(20)]
     kept = [tile._replace(reason=None) for tile in tiles]
-    sheet = markdown_tiles(tiles, kept, max_bytes=16_000)
+    sheet = markdown_tiles(tiles, kept, max_bytes=16_000, all_dropped=20, all_kept=43)
     assert 12_000 < len(sheet.encode()) <= 16_000
     shown = (sheet.count("**dropped**"), sheet.count("| kept |"))
     assert min(shown) >= 1
-    said = re.search(r"(\d+) of 20 dropped pictures and (\d+) of 20 kept ones; more are on the page\.", sheet)
+    said = re.search(r"(\d+) of 20 dropped pictures and (\d+) of 43 kept ones; more are on the page\.", sheet)
     assert said
     assert shown == (int(said[1]), int(said[2]))
-    assert "more are on the page" not in markdown_tiles(tiles[:1], [], max_bytes=16_000)
-    assert markdown_tiles(tiles[:2], kept[:1], max_bytes=200) == (
+    assert "more are on the page" not in markdown_tiles(tiles[:1], [], max_bytes=16_000, all_dropped=1, all_kept=0)
+    assert markdown_tiles(tiles[:2], kept[:1], max_bytes=200, all_dropped=2, all_kept=1) == (
         "0 of 2 dropped pictures and 0 of 1 kept ones; more are on the page."
     )
 
