@@ -24,7 +24,7 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "document_too_large": "the sample's JSON is larger than the limit, or would be as rows; it is kept as it is",
     "sample_too_large": "the rows of the sample would take more bytes than the limit",
     "frame_out_of_range": "the TIFF has fewer frames than the document refers to",
-    "frame_mismatch": "the size of the TIFF frame is not the one that image_metadata gives",
+    "frame_mismatch": "the TIFF frame has another size than image_metadata gives, or may not be the one that is meant",
     "invalid_tiff": "the TIFF's directory is damaged",
     "undecodable_image": "the bytes are no image that a decoder accepts",
     "too_many_pixels": "the image has more pixels than the limit",

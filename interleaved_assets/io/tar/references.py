@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
@@ -105,9 +105,11 @@ class References:
         places = [None if name is None else self._find(name, json_number) for name in names]
         times = Counter(places)
         are_frames = [name is not None and self._is_frame_token(name, document) for name in names]
-        is_framed = any(is_frame and place is None for is_frame, place in zip(are_frames, places, strict=True))
-        container = self._container(document, json_number, key) if is_framed else None
+        framed = sum(is_frame and place is None for is_frame, place in zip(are_frames, places, strict=True))
+        container = self._container(document, json_number, key) if framed else None
+        certain = None if container is None else self._certain_frames(container, framed)
         frames: Counter[int] = Counter()  # for each container, the number of its frames that tokens refer to
+        by_name: dict[str, int] = {}  # the frame of the container that each token means
         refs = []
         for token, place, is_frame, size in zip(tokens, places, are_frames, document.sizes, strict=True):
             number = container if place is None and is_frame else place
@@ -116,8 +118,12 @@ class References:
                 if place is None or self._is_repeated_container(
                     number, times[number], is_container=number == container
                 ):
-                    refs.append(self._frame(number, frames[number], size))
-                    frames[number] += 1
+                    index = frames[number]
+                    # a document that names its container may call all of its images the same
+                    if place is None and certain is not None and document.container is None:
+                        index = by_name.setdefault(token, index)
+                    refs.append(self._frame(number, index, size, None if place is not None else certain))
+                    frames[number] = max(frames[number], index + 1)
                 else:
                     refs.append(self._member(number))
             elif is_frame:
@@ -128,6 +134,8 @@ class References:
             else:
                 detail = f"{json_text(token)} is no name of a member or a frame"
                 refs.append(ImageRef(None, error=row_error("invalid_token", detail)))
+            if certain is not None and container is not None and number is None and self._may_be_frame(token):
+                certain = min(certain, frames[container])
         for number, used in frames.items():
             self._used_frames[number] = max(self._used_frames[number], used)
         return refs
@@ -229,6 +237,23 @@ class References:
         frames = self._frames_of(number, is_needed=True)
         return isinstance(frames, list) and len(frames) > 1
 
+    def _certain_frames(self, number: int, tokens: int) -> int | None:
+        """Return how many frames of a container come before its first smaller copy of another frame.
+
+        None says that every frame is certain: each has its token, or the frames are not known.
+        """
+        found = None if self.error_of(self._members[number]) else self._frames_of(number)
+        if not isinstance(found, list) or len(found) == tokens:
+            return None
+        copies = [frame.is_reduced for frame in found]
+        return copies.index(True) if any(copies) and not all(copies) else len(found)
+
+    def _may_be_frame(self, token: Any) -> bool:
+        """Return whether a token that leads nowhere may mean a frame, under a name that is not known."""
+        return not isinstance(token, str) or bool(
+            token.strip() and not token.lower().endswith(tuple(self._layout.image_extensions))
+        )
+
     def _missing(self, token: str, document: Document, key: str) -> ImageRef:
         container = document.container or f"{key}{_CONTAINERS[0]}"
         if document.container is None and document.own_id not in (None, key):
@@ -236,8 +261,8 @@ class References:
         detail = f"{shortened(token)} needs {shortened(container)}, which is not in the tar"
         return ImageRef(token, error=row_error("missing_member", detail))
 
-    def _frame(self, number: int, index: int, size: tuple[int, int] | None) -> ImageRef:
-        """Return frame ``index`` of a member, which should have ``size``."""
+    def _frame(self, number: int, index: int, size: tuple[int, int] | None, certain: int | None = None) -> ImageRef:
+        """Return frame ``index`` of a member, which should have ``size``, and be among the first ``certain`` ones."""
         member = self._members[number]
         if (error := self.error_of(member)) is not None:
             return ImageRef(member.name, frame=index, error=error)
@@ -259,6 +284,10 @@ class References:
             sizes = f"{found.width} × {found.height}, image_metadata says {size[0]} × {size[1]}"
             # the frame is kept, so that its row shows which image it is
             error = row_error("frame_mismatch", f"frame {index} of {name} is {sizes}")
+            return ImageRef(member.name, member, index, error, found.size, tiff=_kept(found))
+        elif certain is not None and index >= certain:
+            reason = "a smaller copy of a frame, or a token that leads nowhere, comes before it"
+            error = row_error("frame_mismatch", f"frame {index} of {name}, which has {len(frames)}: {reason}")
             return ImageRef(member.name, member, index, error, found.size, tiff=_kept(found))
         else:
             return ImageRef(member.name, member, index, size=found.size, tiff=_kept(found))

@@ -31,6 +31,7 @@ from interleaved_assets.io.tiff.directory import (
     value_bytes,
 )
 
+_KIND = 254
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _STRIP_OFFSETS, _SAMPLES, _ROWS_PER_STRIP, _STRIP_COUNTS, _PLANAR = 273, 277, 278, 279, 284
 _FREE_OFFSETS, _FREE_COUNTS = 288, 289
@@ -46,7 +47,8 @@ _REWRITTEN: Final = frozenset({_STRIP_OFFSETS, _TILE_OFFSETS}) | _COUNTS
 
 _UNCOMPRESSED, _OLD_JPEG = 1, 6
 _YCBCR = 6
-_LONG, _LONG8 = 4, 16
+_SHORT, _LONG, _LONG8 = 3, 4, 16
+_INTEGERS: Final = (_SHORT, _LONG)
 
 
 class TiffFrame(NamedTuple):
@@ -57,6 +59,8 @@ class TiffFrame(NamedTuple):
 
     ``size`` is an upper bound, by a few bytes, of the extracted frame's size. Frames may share strips, so the sum of
     their sizes may exceed the file's size.
+
+    ``is_reduced`` tells a smaller copy of another frame, such as a thumbnail.
     """
 
     width: int
@@ -67,6 +71,7 @@ class TiffFrame(NamedTuple):
     entries: TiffEntries
     size: int
     error: str | None = None
+    is_reduced: bool = False
 
 
 class _Field(NamedTuple):
@@ -128,7 +133,11 @@ def _frame(tiff: BlockReader, order: str, is_big: bool, found: TiffDirectory, *,
         try:
             width, height = (read_number(tiff, order, found.entries, tag) for tag in (_WIDTH, _HEIGHT))
             size = _frame_bytes(tiff, order, is_big, found, has_sum=has_sum)
-            return TiffFrame(width, height, order, is_big, False, found.entries, size)
+            kind = found.entries.get(_KIND)
+            is_reduced = (
+                kind is not None and kind.type in _INTEGERS and read_number(tiff, order, found.entries, _KIND, 0)
+            )
+            return TiffFrame(width, height, order, is_big, False, found.entries, size, is_reduced=bool(is_reduced & 1))
         except ValueError as error:
             problem = str(error)
     return TiffFrame(0, 0, order, is_big, False, {}, 0, problem)

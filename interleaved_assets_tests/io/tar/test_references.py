@@ -1,9 +1,13 @@
 """What the image tokens of documents lead to: members, and frames of a TIFF."""
 
+import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tifffile
+from PIL import Image
 
 from interleaved_assets.io.storage.ranges import BlockReader
 from interleaved_assets.io.tar import reader as reader_module
@@ -138,6 +142,55 @@ def test_a_token_that_leads_nowhere_never_gets_another_image(tmp_path: Path) -> 
         (True, "missing_member: x.png is not in the tar"),
         (True, "missing_member: page_0_image_1 needs y.tiff, which is not in the tar"),
     ]
+
+
+_DOUBT = "which has {}: a smaller copy of a frame, or a token that leads nowhere, comes before it"
+
+
+def test_no_frame_is_certain_behind_a_token_that_may_mean_one(tmp_path: Path) -> None:
+    def found(*tokens: Any, frames: int = 2) -> list[str | None]:
+        container = ("x.tiff", tiff(*(picture(number) for number in range(frames))))
+        return errors(write_tar(tmp_path / "a.tar", ("x.json", frames_document(*tokens)), container))[1:]
+
+    doubt = f"frame_mismatch: frame 0 of x.tiff, {_DOUBT.format(2)}"
+    assert found("figure", "page_1_image_0") == ["missing_member: figure is not in the tar", doubt]
+    assert found(3, "page_1_image_0") == ["invalid_token: 3 is no name of a member or a frame", doubt]
+    assert found("page_0_image_0", "figure")[0] is None
+    for other in ("lost.png", " "):
+        assert found(other, "page_1_image_0")[1] is None
+    assert found("figure", "page_1_image_0", frames=1)[1] is None, "each frame has its token"
+
+
+def test_a_token_that_comes_twice_means_one_frame_unless_there_are_frames_for_both(tmp_path: Path) -> None:
+    def seen(*pictures: Image.Image) -> list[bytes]:
+        document = frames_document("page_0_image_0", "page_0_image_0", "page_1_image_0")
+        uri = write_tar(tmp_path / "a.tar", ("x.json", document), ("x.tiff", tiff(*pictures)))
+        return [pixels(row["binary_content"]) for row in rows(uri)[1:4]]
+
+    one, two, three = (picture(number) for number in range(3))
+    assert seen(one, two) == [one.tobytes(), one.tobytes(), two.tobytes()]
+    assert seen(one, two, three) == [one.tobytes(), two.tobytes(), three.tobytes()]
+    document = frames_document("<image>", "<image>", pages="x.tiff")
+    uri = write_tar(tmp_path / "a.tar", ("x.json", document), ("x.tiff", tiff(one, two, three)))
+    found = rows(uri, layout=ShardLayout(image_member_field="pages"))[1:]
+    assert [pixels(row["binary_content"]) for row in found] == [one.tobytes(), two.tobytes()]
+
+
+def test_a_smaller_copy_of_a_frame_is_not_taken_for_the_next_image(tmp_path: Path) -> None:
+    def found(*tokens: str) -> list[str | None]:
+        return errors(write_tar(tmp_path / "a.tar", ("x.json", frames_document(*tokens)), ("x.tiff", container)))[1:]
+
+    buffer = io.BytesIO()
+    with tifffile.TiffWriter(buffer) as writer:
+        for number in range(2):
+            for kind, side in ((0, 32), (1, 8)):
+                writer.write(np.asarray(picture(number, side, side)), photometric="rgb", subfiletype=kind)
+    container = buffer.getvalue()
+    tokens = [f"page_{number}_image_0" for number in range(4)]
+    assert found(*tokens[:1]) == [None]
+    doubt = [f"frame_mismatch: frame {number} of x.tiff, {_DOUBT.format(4)}" for number in (1, 2)]
+    assert found(*tokens[:3]) == [None, *doubt]
+    assert found(*tokens) == [None] * 4, "each frame has its token"
 
 
 def test_a_field_may_name_the_container(tmp_path: Path) -> None:
