@@ -13,7 +13,7 @@ from interleaved_assets.export.names import scope_of, set_name
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.storage import StorageOptions
-from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.batch import InterleavedBatch, check_batch
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.cells import cell_values
 from interleaved_assets.model.errors import OptionError
@@ -67,6 +67,7 @@ def write_images(
         OptionError: the batch is not valid, or ``scores`` lacks a key column.
         StorageError: a file cannot be written; the files before it stay.
     """
+    check_batch(batch, "write_images")
     settings = settings or ExportSettings()
     rows = align_or_reconcile(batch.to_pyarrow(), None)
     if rows.num_rows and (problems := InterleavedBatch(rows).problems()):

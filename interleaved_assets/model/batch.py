@@ -1,10 +1,11 @@
 """A batch of whole samples, one row per item."""
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from interleaved_assets.model.casting import cast_named, concat_unified, plain_type, with_columns
 from interleaved_assets.model.columns import METADATA_POSITION, REQUIRED_COLUMNS, RESERVED_COLUMNS, ROW_KEY
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.model.rows import bool_values, filter_rows
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA, reconcile_schema
 from interleaved_assets.model.source_ref import SourceRef, build_source_ref, parse_source_ref
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
+
+_MODALITIES: Final = ("metadata", "text", "image")
+"""The modalities with a meaning here; rows of others are kept as they are."""
+_NO_ARROW_TYPE: Final = (ValueError, TypeError, NotImplementedError, OverflowError)
+"""Errors of Arrow for values that it has no type for; its own are among them."""
 
 # pandas takes half a second to load, and only users of DataFrames need it
 Mask: TypeAlias = Union["pd.Series", pa.Array, pa.ChunkedArray, np.ndarray, Sequence[bool]]
@@ -37,14 +43,21 @@ class InterleavedBatch:
         source_files: the files these rows were read from, also after a split by ``max_batch_bytes``.
 
     Raises:
-        OptionError: a column is stored as a dictionary, runs or a view, and is damaged or does not fit the row model.
+        OptionError: ``data`` is neither a table nor a DataFrame, ``source_files`` is one string, or a column is stored
+            as a dictionary, runs or a view, and is damaged or does not fit the row model.
     """
 
     data: "pa.Table | pd.DataFrame" = field(default_factory=INTERLEAVED_SCHEMA.empty_table)
     source_files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Give columns that are dictionaries, runs or views plain types."""
+        """Check the arguments, and give columns that are dictionaries, runs or views plain types."""
+        if not isinstance(self.data, pa.Table):
+            _check_data(self.data)
+        # each letter would be a file, and "/" a folder that locators may point below
+        if isinstance(self.source_files, str | os.PathLike):
+            raise OptionError(f"source_files must be a tuple of paths, got {self.source_files!r}: write (path,)")
+        object.__setattr__(self, "source_files", tuple(map(os.fspath, self.source_files)))
         if isinstance(self.data, pa.Table) and any(plain_type(dtype) != dtype for dtype in self.data.schema.types):
             pairs = zip(self.data.schema, reconcile_schema(self.data.schema), strict=True)
             fields = [own if plain_type(own.type) == own.type else plain for own, plain in pairs]
@@ -60,13 +73,20 @@ class InterleavedBatch:
     parse_source_ref = staticmethod(parse_source_ref)
 
     def to_pyarrow(self) -> pa.Table:
-        """Return the rows as an Arrow table; it is not copied if the batch holds one."""
+        """Return the rows as an Arrow table; it is not copied if the batch holds one.
+
+        Raises:
+            OptionError: a column of the DataFrame has no Arrow type, or does not fit the row model.
+        """
         if isinstance(self.data, pa.Table):
             return self.data
-        table = pa.Table.from_pandas(self.data, preserve_index=False).replace_schema_metadata(None)
+        table = _frame_table(self.data)
         # pandas lacks most Arrow types, so reserved columns are cast to the types of the row model
         fields = [field.with_nullable(True) for field in reconcile_schema(table.schema)]
-        return with_columns(table, pa.schema([self._usual_type(field) for field in fields]))
+        try:
+            return with_columns(table, pa.schema([self._usual_type(field) for field in fields]))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise OptionError(f"the rows do not form an Arrow table: {error}") from error
 
     def _usual_type(self, field: pa.Field) -> pa.Field:
         """Return ``field``, as ``string`` for a reserved column of pandas strings: Arrow makes it ``large_string``."""
@@ -92,6 +112,7 @@ class InterleavedBatch:
     @property
     def num_items(self) -> int:
         """Number of samples."""
+        check_present(self.get_columns(), ("sample_id",), "num_items")
         if isinstance(self.data, pa.Table):
             return pc.count_distinct(self.data["sample_id"]).as_py()
         return int(self.data["sample_id"].nunique())
@@ -100,6 +121,7 @@ class InterleavedBatch:
         """Return the number of rows, or of those of one modality if one is given."""
         if modality is None:
             return len(self.data)
+        check_present(self.get_columns(), ("modality",), "count")
         if isinstance(self.data, pa.Table):
             return pc.sum(pc.equal(self.data["modality"], modality), min_count=0).as_py()
         return int((self.data["modality"] == modality).sum())
@@ -118,12 +140,12 @@ class InterleavedBatch:
         missing = [name for name in REQUIRED_COLUMNS if name not in names]
         if missing:
             return [f"required columns are missing: {', '.join(missing)}"]
-        if repeated := sorted(name for name, times in Counter(names).items() if times > 1):
+        if repeated := _repeated(names):
             return [f"column {name!r} occurs more than once" for name in repeated]
         try:
             table = self.to_pyarrow()
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            return [f"the rows do not form an Arrow table: {error}"]
+        except OptionError as error:
+            return [str(error)]
         if table.num_rows == 0:
             return ["the batch has no rows"]
         found = [
@@ -166,9 +188,10 @@ class InterleavedBatch:
             OptionError: a required column is missing or null in ``rows``, a column's type does not fit
                 the batch's, or the result would not be a valid batch.
         """
-        if len(rows) == 0:
+        if hasattr(rows, "__len__") and len(rows) == 0:
             return self
         present = self.to_pyarrow()
+        check_present(present.column_names, REQUIRED_COLUMNS, "add_rows")
         added = _as_table(rows)
         if sample_id is not None:
             added = _with_column(added, "sample_id", pa.repeat(pa.scalar(sample_id), added.num_rows))
@@ -191,29 +214,42 @@ class InterleavedBatch:
         """Remove the rows whose ``mask`` is True; positions and order stay, image bytes are not copied.
 
         Raises:
-            OptionError: ``mask`` is not one bool per row.
+            OptionError: ``mask`` is not one bool per row, or a Series with the rows' labels in another order.
         """
         table = self.to_pyarrow()
-        # Arrow cannot infer a type from an empty list
-        array = mask if isinstance(mask, pa.Array | pa.ChunkedArray) else pa.array(mask, None if len(mask) else "bool")
-        if len(array) != table.num_rows or not pa.types.is_boolean(array.type) or array.null_count:
-            raise OptionError(
-                f"delete_rows: mask must be one True or False for each of {table.num_rows} rows, "
-                f"got {len(array)} values of type {array.type} with {array.null_count} nulls"
-            )
+        array = bool_values(mask, table.num_rows, "delete_rows")
+        self._check_order(mask)
         return self.with_table(filter_rows(table, pc.invert(array)))
+
+    def _check_order(self, mask: Any) -> None:
+        """Refuse a Series whose labels are those of the rows in another order, as after ``sort_values``."""
+        if not hasattr(mask, "iloc"):
+            return
+        labels = list(mask.index)
+        own = list(range(len(self.data)) if isinstance(self.data, pa.Table) else self.data.index)
+        if labels != own and set(labels) == set(own):
+            raise OptionError(
+                "delete_rows: the index of mask has the labels of the rows in another order: give mask.to_numpy() if "
+                "its values are in the order of the rows, else bring it into that order"
+            )
 
     def with_parsed_source_ref_columns(self, prefix: str = "_src_") -> "pd.DataFrame":
         """Return a DataFrame with the parts of ``source_ref`` in columns ``<prefix>path`` to ``<prefix>part``.
 
         Raises:
-            ValueError: a ``source_ref`` is not a JSON locator.
+            ValueError: a ``source_ref`` is not a JSON locator; the message names its row.
         """
         import pandas as pd
 
         frame = self.to_pandas().copy()
         column = frame["source_ref"] if "source_ref" in frame.columns else [None] * len(frame)
-        refs = [parse_source_ref(None if pd.isna(value) else value) for value in column]
+        refs = []
+        for row, value in enumerate(column):
+            try:
+                refs.append(parse_source_ref(None if value is None or value is pd.NA or value != value else value))
+            except ValueError as error:
+                key = ", ".join(f"{name} {frame[name].iloc[row]}" for name in ROW_KEY if name in frame.columns)
+                raise ValueError(f"row {row} ({key}): {error}") from error
         for number, name in enumerate(SourceRef._fields):
             dtype = pa.string() if name in ("path", "member", "part") else pa.int64()
             values = pa.array([ref[number] for ref in refs], dtype)
@@ -226,6 +262,8 @@ def key_problems(table: pa.Table) -> list[str]:
 
     ``table`` has :data:`ROW_KEY` with their canonical types and no nulls. Both writers refuse rows with problems.
     """
+    if problem := _misspelt_modality(table):
+        return [problem]
     found = []
     is_metadata = pc.equal(table["modality"], "metadata")
     misplaced = pc.xor(is_metadata, pc.equal(table["position"], METADATA_POSITION))
@@ -254,14 +292,118 @@ def _key_of(table: pa.Table, row: int) -> str:
     return f"sample {sample_id!r}, position {position}, {modality}"
 
 
+def check_present(present: Sequence[object], needed: Sequence[str], name: str) -> None:
+    """Check that the columns ``present`` have all of ``needed``.
+
+    Raises:
+        OptionError: a column is missing; the message begins with ``name``, the function that needs it.
+    """
+    if missing := [column for column in needed if column not in present]:
+        listed = ", ".join(map(str, present)) or "none"
+        raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {listed}")
+
+
+def check_batch(batch: object, name: str) -> None:
+    """Check that ``batch`` is an :class:`InterleavedBatch`; the message begins with ``name``."""
+    if not isinstance(batch, InterleavedBatch):
+        raise OptionError(f"{name}: got {type(batch).__name__}, not a batch: give InterleavedBatch(rows)")
+
+
+def check_table(table: object, name: str) -> None:
+    """Check that ``table`` is an Arrow table; the message begins with ``name``."""
+    if not isinstance(table, pa.Table):
+        hint = "batch.to_pyarrow()" if isinstance(table, InterleavedBatch) else "pyarrow.table(...) of it"
+        raise OptionError(f"{name}: got {type(table).__name__}, not an Arrow table: give {hint}")
+
+
+def check_rows(table: pa.Table, needed: Sequence[str], name: str) -> None:
+    """Check that ``table`` has the columns of :data:`ROW_KEY`, without nulls, and all of ``needed``.
+
+    Raises:
+        OptionError: it is no table, a column is missing or null, or a modality is not in lower case; the message begins
+            with ``name``, the function that needs them.
+    """
+    check_table(table, name)
+    check_present(table.column_names, [*ROW_KEY, *needed], name)
+    for column in ROW_KEY:
+        if count := table[column].null_count:
+            first = pc.index(table[column].is_null(), True).as_py()
+            raise OptionError(f"{name}: column {column!r} is null in {count} rows: first row {first}")
+    if problem := _misspelt_modality(table):
+        raise OptionError(f"{name}: {problem}")
+
+
+def _misspelt_modality(table: pa.Table) -> str | None:
+    """Return what to do about a modality such as ``IMAGE``, whose rows would be neither scored nor filtered."""
+    for modality in pc.unique(table["modality"]).to_pylist():
+        if modality not in _MODALITIES and (meant := str(modality).strip().lower()) in _MODALITIES:
+            row = pc.index(table["modality"], modality).as_py()
+            return f"modality {modality!r} must be written {meant!r}: first {_key_of(table, row)}"
+    return None
+
+
+def _check_data(data: object) -> "pd.DataFrame":
+    """Return ``data`` if it is a DataFrame."""
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame):
+        raise OptionError(
+            f"the rows of a batch must be an Arrow table or a pandas DataFrame, got {type(data).__name__}: make a "
+            "table with pyarrow.table(...), or pyarrow.Table.from_pylist(...) from a list of rows"
+        )
+    return data
+
+
+def _repeated(names: Sequence[object]) -> list[str]:
+    """Return the names that more than one column has, as Arrow writes them: 7 and "7" are one."""
+    return sorted(name for name, times in Counter(map(str, names)).items() if times > 1)
+
+
+def _frame_table(frame: "pd.DataFrame") -> pa.Table:
+    """Return a DataFrame as a table, without its index.
+
+    Raises:
+        OptionError: two columns share a name, or a column has no Arrow type; the message names it.
+    """
+    if repeated := _repeated(list(frame.columns)):
+        raise OptionError(f"column {repeated[0]!r} occurs more than once: rename one")
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    except _NO_ARROW_TYPE as error:
+        column = next(name for name in frame.columns if not _has_arrow_type(frame[[name]]))
+        reason = error.args[0] if isinstance(error, pa.ArrowException) else error
+        raise OptionError(
+            f"the rows do not form an Arrow table: column {column!r}, {frame[column].dtype}: {reason}. "
+            "Give all its values one type that Arrow has, such as str in UTF-8."
+        ) from error
+
+
+def _has_arrow_type(frame: "pd.DataFrame") -> bool:
+    try:
+        pa.Table.from_pandas(frame, preserve_index=False)
+    except _NO_ARROW_TYPE:
+        return False
+    return True
+
+
 def _as_table(rows: "pa.Table | pd.DataFrame | Sequence[Mapping[str, object]]") -> pa.Table:
     if isinstance(rows, pa.Table):
         return rows
-    if not isinstance(rows, Sequence):
-        return pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
+        return _frame_table(_check_data(rows))
     # from_pylist takes the column names from the first row only
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise OptionError(f"add_rows: the name of a column must be a string, got {odd[0]!r}")
+    return pa.table({name: _values(name, [row.get(name) for row in rows]) for name in names})
+
+
+def _values(name: str, values: list[object]) -> pa.Array:
+    try:
+        # in a column of text or bytes NaN is a missing value, as in a DataFrame
+        return pa.array(values, from_pandas=name in RESERVED_COLUMNS)
+    except _NO_ARROW_TYPE as error:
+        raise OptionError(f"add_rows: the values of {name!r} have no one Arrow type: {error}") from error
 
 
 def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
@@ -282,4 +424,6 @@ def _next_positions(present: pa.Table, added: pa.Table) -> pa.Array:
             position = following.get(sample_id, 0)
             positions.append(position)
             following[sample_id] = position + 1
+    if positions and max(positions) >= 2**31:
+        raise OptionError("add_rows: there is no position after 2147483647: give positions, with auto_position=False")
     return pa.array(positions, pa.int32())

@@ -6,7 +6,9 @@ read, such as the place of a record or a cell.
 """
 
 import json
+import os
 from collections.abc import Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -50,7 +52,7 @@ class SourceRef(NamedTuple):
 
 
 def build_source_ref(
-    path: str | None,
+    path: str | os.PathLike[str] | None,
     member: str | None = None,
     byte_offset: int | None = None,
     byte_size: int | None = None,
@@ -59,13 +61,14 @@ def build_source_ref(
 ) -> str:
     """Return the locator as JSON text; without ``frame_index`` and ``part`` if they are None."""
     ref: dict[str, str | int | None] = {
-        "path": path,
+        "path": None if path is None else os.fspath(path),
         "member": member,
-        "byte_offset": byte_offset,
-        "byte_size": byte_size,
+        # an integer of NumPy, as a DataFrame gives it, has no place in JSON
+        "byte_offset": None if byte_offset is None else index(byte_offset),
+        "byte_size": None if byte_size is None else index(byte_size),
     }
     if frame_index is not None:
-        ref["frame_index"] = frame_index
+        ref["frame_index"] = index(frame_index)
     if part is not None:
         ref["part"] = part
     return json.dumps(ref, ensure_ascii=False)
@@ -83,6 +86,8 @@ def parse_source_ref(value: str | None) -> SourceRef:
         parsed = json.loads(value)
     except RecursionError as error:
         raise ValueError("source_ref is nested too deeply") from error
+    except TypeError as error:
+        raise ValueError(f"source_ref must be JSON text, got {value!r}") from error
     if not isinstance(parsed, dict):
         raise ValueError(f"source_ref must be a JSON object, got {value[:80]!r}")
     for name in ("path", "member", "part"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import fetched_parts, unpacks_a_tar
 from interleaved_assets.io.storage.roots import folders_of
-from interleaved_assets.model.batch import InterleavedBatch, Mask
+from interleaved_assets.model.batch import InterleavedBatch, Mask, check_batch, check_rows
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
@@ -33,7 +33,9 @@ _PART_BYTES: Final = 16 * 2**20
 
 def selection_rows(table: pa.Table) -> pa.Table:
     """Return the columns that ``select`` reads from a batch: ``sample_id``, ``position``, ``modality``, ``words``."""
-    return table.select(ROW_KEY).append_column("words", count_words(table["text_content"]))
+    check_rows(table, (), "selection_rows")
+    texts = table["text_content"] if "text_content" in table.column_names else pa.nulls(table.num_rows)
+    return table.select(ROW_KEY).append_column("words", count_words(texts))
 
 
 def document_scores(
@@ -81,6 +83,7 @@ def drop_rows(
     Raises:
         OptionError: ``mask`` or ``measured`` does not have one value per row, or ``reason`` is not a name.
     """
+    check_batch(batch, "drop_rows")
     if not re.fullmatch(r"\w+", reason):
         raise OptionError(f"drop_rows: reason is a name of letters, digits and _, got {reason!r}")
     kept = batch.delete_rows(mask)
@@ -128,12 +131,15 @@ def filter_batch(
 
     Raises:
         MissingDependency: a scorer's package or library is absent.
+        OptionError: a required column is missing or null.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
         StorageError: the storage cannot be reached.
     """
+    check_batch(batch, "filter_batch")
     settings = settings or SelectionSettings()
     roots = folders_of(batch.source_files) if allowed_roots is None else allowed_roots
     rows = batch.to_pyarrow()
+    check_rows(rows, (), "filter_batch")
     parts: list[pa.Table] = []
 
     def filled() -> Iterator[pa.Table]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from interleaved_assets.model.batch import check_table
 from interleaved_assets.model.errors import ScoreError, error_code, row_error
 from interleaved_assets.scoring.protocol.filter import Bounds, ImageFilter, SampleFilter, TextFilter, outside
 from interleaved_assets.scoring.protocol.values import Values, score_column
@@ -77,6 +78,7 @@ def select(
         OptionError: a column that a filter needs is missing, or has values that are not numbers.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
+    check_table(scores, "scores")
     settings = settings or SelectionSettings()
     judging, passed_over = applicable_filters(settings, scores.column_names, _names(documents))
     state, _, unscored = run_filters(judging, rows, scores, settings, documents, shard=shard)

@@ -196,7 +196,12 @@ def keep_rates(
 
     Returns:
         For each threshold a share from 0 to 1; NaN if there are no values.
+
+    Raises:
+        OptionError: ``side`` is neither.
     """
+    if side not in ("minimum", "maximum"):
+        raise OptionError(f"keep_rates: side must be minimum or maximum, got {side!r}")
     known = values[~np.isnan(values)]
     if not len(known):
         return np.full(len(thresholds), np.nan)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from interleaved_assets.model.batch import check_present, check_rows, check_table
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.scoring.protocol.values import score_column
@@ -22,7 +23,7 @@ def match_scores(images: pa.Table, scores: pa.Table, *, name: str = "scores") ->
         OptionError: ``scores`` lacks a key column, or has one of another type or an image twice; the message calls the
             table ``name``.
     """
-    scores = with_keys(scores, name)
+    images, scores = with_keys(images, "rows"), with_keys(scores, name)
     pairs = [(images[column], scores[column]) for column in IMAGE_KEY]
     if all(left.type == right.type and left.equals(right) for left, right in pairs):
         # the usual case: scores are written in the order of the rows
@@ -47,8 +48,8 @@ def with_keys(scores: pa.Table, name: str) -> pa.Table:
     Raises:
         OptionError: a key column is missing, or does not fit its type; the message calls the table ``name``.
     """
-    if missing := [column for column in IMAGE_KEY if column not in scores.column_names]:
-        raise OptionError(f"{name}: no column {', '.join(missing)}; columns are {', '.join(scores.column_names)}")
+    check_table(scores, name)
+    check_present(scores.column_names, IMAGE_KEY, name)
     for column, types in zip(IMAGE_KEY, _KEY_TYPES, strict=True):
         if scores.schema.field(column).type not in types:
             place = scores.column_names.index(column)
@@ -64,6 +65,7 @@ def join_scores(scores: pa.Table, added: pa.Table) -> pa.Table:
     Raises:
         OptionError: the tables share a column besides the keys, or ``added`` has an image twice.
     """
+    check_table(added, "added scores")
     columns = [name for name in added.column_names if name not in IMAGE_KEY]
     if shared := [name for name in columns if name in scores.column_names]:
         raise OptionError(f"both score tables have the column {', '.join(shared)}")
@@ -90,7 +92,11 @@ def reindex_positions(rows: pa.Table) -> pa.Table:
 
     Args:
         rows: ``sample_id``, ``position``, ``modality`` and anything else.
+
+    Raises:
+        OptionError: one of these three columns is missing or null.
     """
+    check_rows(rows, (), "reindex_positions")
     samples = rows["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     old = rows["position"].to_numpy()
     content = np.flatnonzero(pc.not_equal(rows["modality"], "metadata").to_numpy())
@@ -104,4 +110,4 @@ def reindex_positions(rows: pa.Table) -> pa.Table:
         start = np.repeat(counted[first], np.diff(np.append(np.flatnonzero(first), len(order))))
         new[order] = counted - start
     place = rows.column_names.index("position")
-    return rows.set_column(place, rows.schema.field(place), pa.array(new, pa.int32()))
+    return rows.set_column(place, rows.schema.field(place).with_type(pa.int32()), pa.array(new, pa.int32()))

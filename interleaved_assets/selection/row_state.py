@@ -8,11 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, error_code
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
 from interleaved_assets.scoring.protocol.filter import SampleCounts
 from interleaved_assets.scoring.protocol.values import Values
+from interleaved_assets.selection.positions import with_keys
 
 Rows = NDArray[np.int64]
 """Row numbers."""
@@ -31,8 +33,8 @@ class RowState:
     """
 
     def __init__(self, rows: pa.Table) -> None:
-        if missing := [name for name in ROW_KEY if name not in rows.column_names]:
-            raise OptionError(f"rows: no column {', '.join(missing)}; columns are {', '.join(rows.column_names)}")
+        check_rows(rows, (), "rows")
+        rows = with_keys(rows, "rows")
         self._rows = rows
         count = rows.num_rows
         samples = rows["sample_id"].combine_chunks().dictionary_encode()

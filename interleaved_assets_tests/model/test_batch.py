@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -271,3 +272,122 @@ def test_source_ref_parts_become_columns(batch: InterleavedBatch) -> None:
 def test_a_batch_builds_and_reads_locators() -> None:
     text = InterleavedBatch.build_source_ref("/a.tar", "b", 1, 2)
     assert InterleavedBatch().parse_source_ref(text) == ("/a.tar", "b", 1, 2, None, None)
+
+
+# ---------------------------------------------------------------- rows that cannot be a batch
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ([{"sample_id": "a"}], "list"),
+        (table().to_pydict(), "dict"),
+        (table().to_batches()[0], "RecordBatch"),
+        (None, "NoneType"),
+    ],
+)
+def test_rows_are_a_table_or_a_dataframe(data, name: str) -> None:
+    with pytest.raises(OptionError, match=rf"must be an Arrow table or a pandas DataFrame, got {name}: make a table"):
+        InterleavedBatch(data)
+
+
+def test_source_files_are_paths_and_never_one_string() -> None:
+    with pytest.raises(OptionError, match=r"source_files must be a tuple of paths, got '/raw/s.tar': write \(path,\)"):
+        InterleavedBatch(table(), "/raw/s.tar")
+    assert InterleavedBatch(table(), [Path("/raw/s.tar"), "/raw/t.tar"]).source_files == ("/raw/s.tar", "/raw/t.tar")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, "a", None, 2.5, b"x"], "column 'odd', object: Could not convert 'a' with type str"),
+        ([2**70] * 5, "column 'odd', object: Python int too large"),
+        (["\ud800"] * 5, r"column 'odd', object: .*surrogates not allowed"),
+        (pd.arrays.SparseArray([0, 0, 1, 0, 2]), r"column 'odd', Sparse.*: Sparse pandas data"),
+        ([1j] * 5, "column 'odd', complex128: Unsupported numpy type"),
+    ],
+)
+def test_a_column_without_an_arrow_type_is_named(values, message: str) -> None:
+    frame = table().to_pandas()
+    frame["odd"] = (
+        values if isinstance(values, pd.arrays.SparseArray) or values[0] == 1j else pd.Series(values, dtype=object)
+    )
+    batch = InterleavedBatch(frame)
+    with pytest.raises(OptionError, match=f"the rows do not form an Arrow table: {message}"):
+        batch.to_pyarrow()
+    assert len(batch.problems()) == 1
+
+
+def test_a_reserved_column_that_does_not_fit_is_named() -> None:
+    frame = table().to_pandas().assign(position=[-1, 0.5, 2, 0, 1])
+    with pytest.raises(OptionError, match=r"column 'position' is double and cannot become int32: Float value 0\.5"):
+        InterleavedBatch(frame).delete_rows([False] * 5)
+
+
+@pytest.mark.parametrize("names", [("x", "x"), (7, "7")])
+def test_columns_that_get_one_name_in_arrow_are_refused(names: tuple) -> None:
+    frame = pd.concat([table().to_pandas(), pd.DataFrame([[1, 2]] * 5, columns=list(names))], axis=1)
+    batch = InterleavedBatch(frame)
+    assert batch.problems() == [f"column '{names[1]}' occurs more than once"]
+    with pytest.raises(OptionError, match=f"column '{names[1]}' occurs more than once"):
+        batch.to_pyarrow()
+
+
+@pytest.mark.parametrize("convert", [pa.Table.from_pandas, lambda frame: frame])
+def test_counts_name_a_missing_column(convert) -> None:
+    batch = InterleavedBatch(convert(pd.DataFrame({"position": [0]})))
+    with pytest.raises(OptionError, match="num_items: no column sample_id; columns are position"):
+        _ = batch.num_items
+    with pytest.raises(OptionError, match="count: no column modality"):
+        batch.count(modality="text")
+    with pytest.raises(OptionError, match="add_rows: no column sample_id, modality"):
+        batch.add_rows([{"sample_id": "a", "modality": "text"}])
+
+
+def test_a_modality_in_capitals_is_named_with_its_row() -> None:
+    batch = InterleavedBatch(table([("a", 0, "text"), ("a", 1, "Image")]))
+    assert batch.problems() == ["modality 'Image' must be written 'image': first sample 'a', position 1, Image"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"sample_id": float("nan"), "modality": "text"}, "'sample_id' is missing or null"),
+        ({"sample_id": "a", "modality": "text", 7: 1}, "the name of a column must be a string, got 7"),
+        ({"sample_id": "a", "modality": "text", "text_content": "\ud800"}, "the values of 'text_content' have no one"),
+    ],
+)
+def test_added_rows_that_do_not_fit_are_refused(row: dict, message: str) -> None:
+    with pytest.raises(OptionError, match=f"add_rows: .*{message}"):
+        InterleavedBatch(table()).add_rows([row])
+
+
+def test_nothing_but_rows_is_added_and_nothing_after_the_last_position() -> None:
+    for rows in (5, ["a"], {"sample_id": "a"}):
+        with pytest.raises(OptionError, match="must be an Arrow table or a pandas DataFrame"):
+            InterleavedBatch(table()).add_rows(rows)
+    last = InterleavedBatch(table([("a", 2**31 - 1, "text")]))
+    with pytest.raises(OptionError, match="there is no position after 2147483647"):
+        last.add_rows([{"sample_id": "a", "modality": "text"}])
+
+
+def test_a_mask_in_another_order_than_the_rows_is_refused() -> None:
+    batch = InterleavedBatch(table())
+    frame = batch.to_pandas().sort_values("modality")
+    is_text = frame["modality"] == "text"
+    with pytest.raises(OptionError, match="labels of the rows in another order"):
+        batch.delete_rows(is_text)
+    assert batch.delete_rows(is_text.sort_index()).count(modality="text") == 0
+    assert InterleavedBatch(frame).delete_rows(is_text).count(modality="text") == 0
+    with pytest.raises(OptionError, match="labels of the rows in another order"):
+        InterleavedBatch(frame).delete_rows(is_text.sort_index())
+    assert InterleavedBatch(frame).delete_rows(is_text.to_numpy()).count(modality="text") == 0
+
+
+def test_a_locator_that_cannot_be_parsed_is_named_with_its_row() -> None:
+    rows = table().set_column(6, "source_ref", pa.array([None, "", '{"path": "/a"}', "/b.png", None]))
+    with pytest.raises(ValueError, match=r"row 3 \(sample_id b, position 0, modality image\): Expecting value"):
+        InterleavedBatch(rows).with_parsed_source_ref_columns()
+    frame = table().to_pandas().assign(source_ref=[{"path": "/a"}] * 5)
+    with pytest.raises(ValueError, match=r"row 0 .*: source_ref must be JSON text, got {'path': '/a'}"):
+        InterleavedBatch(frame).with_parsed_source_ref_columns()

@@ -1,9 +1,11 @@
 """Filtering the rows of a table without copying image bytes."""
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets_tests.io.row_tables import image_bytes, rows_table
 
@@ -40,3 +42,9 @@ def test_filter_rows_equals_arrow_filter(mask: list[bool], size: int, chunks: in
 def test_filter_rows_works_without_image_column() -> None:
     table = pa.table({"sample_id": ["a", "b"]})
     assert filter_rows(table, pa.array([False, True])).to_pydict() == {"sample_id": ["b"]}
+
+
+@pytest.mark.parametrize("keep", [pa.array([True]), pa.array(["a", "b"]), pa.array([True, None]), pa.array([0, 1]), 5])
+def test_filter_rows_refuses_all_but_a_bool_for_each_row(keep: object) -> None:
+    with pytest.raises(OptionError, match="filter_rows: mask must be one True or False for each of 2 rows, got"):
+        filter_rows(pa.table({"sample_id": ["a", "b"]}), keep)

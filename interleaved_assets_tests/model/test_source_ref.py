@@ -1,7 +1,9 @@
 """The JSON locator: building, parsing, and invalid locators."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -82,3 +84,8 @@ def test_locator_arrays_equal_single_locators(path: str, rows: list, with_frames
         None if member is None else build_source_ref(path, member, offset, size, frame if with_frames else None)
         for member, offset, size, frame in rows
     ]
+
+
+def test_a_locator_is_built_from_a_path_and_integers_of_numpy() -> None:
+    built = build_source_ref(Path("/a.tar"), "m", np.int64(3), np.uint32(4), np.int8(0))
+    assert parse_source_ref(built) == SourceRef("/a.tar", "m", 3, 4, 0)

@@ -6,9 +6,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from interleaved_assets.export import write_images
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
 from interleaved_assets.io.rows import fetch, fill
+from interleaved_assets.io.rows.fill import materialize
+from interleaved_assets.io.rows.policy import apply_error_policy
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.batch import InterleavedBatch
@@ -16,13 +19,16 @@ from interleaved_assets.model.errors import OptionError, ScoreError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.model.source_ref import build_source_ref
+from interleaved_assets.scoring import score_documents, score_images
 from interleaved_assets.scoring.protocol.settings import ScoringSettings
 from interleaved_assets.selection import batch as selection_batch
 from interleaved_assets.selection.batch import drop_rows, filter_batch, selection_rows
+from interleaved_assets.selection.judge import select
+from interleaved_assets.selection.positions import reindex_positions
 from interleaved_assets.selection.settings import SelectionSettings
 from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.scoring.drawn import encode, even, noise, page_with, qr_code
-from interleaved_assets_tests.selection.tables import reasons
+from interleaved_assets_tests.selection.tables import reasons, scores_of
 
 SHARP, BLURRED = encode(noise(60, 80)), encode(even(60, 80))
 CODE = encode(page_with(qr_code(8), 300, 400, 60, 90))
@@ -260,3 +266,79 @@ def test_bounds_on_texts_and_fields_in_a_script(batch):
     assert kept.count() == 4
     _, ledger = filter_batch(batch, settings.model_copy(update={"document": {}}))
     assert reasons(ledger)["b", 0] == "site_in"
+
+
+TAKE_TABLES = [
+    lambda rows: materialize(rows),
+    lambda rows: apply_error_policy(rows, "warn", shard="s", stage="t"),
+    lambda rows: score_images(rows),
+    lambda rows: score_documents(rows),
+    selection_rows,
+    lambda rows: select(rows, scores_of({})),
+    reindex_positions,
+]
+
+
+@pytest.mark.parametrize("function", TAKE_TABLES)
+def test_functions_of_tables_say_which_rows_they_cannot_take(function, batch):
+    rows = batch.to_pyarrow().append_column("materialize_error", pa.nulls(batch.count(), pa.string()))
+    with pytest.raises(OptionError, match=r"got InterleavedBatch, not an Arrow table: give batch.to_pyarrow\(\)"):
+        function(batch)
+    for name in ("sample_id", "position", "modality"):
+        with pytest.raises(OptionError, match=f": no column {name}; columns are "):
+            function(rows.drop_columns(name))
+        place = rows.column_names.index(name)
+        kept = rows[name].slice(0, 6).to_pylist()
+        with pytest.raises(OptionError, match=f": column '{name}' is null in 1 rows: first row 6"):
+            function(rows.set_column(place, name, pa.array([*kept, None], rows[name].type)))
+    capitals = pa.array([modality.upper() for modality in rows["modality"].to_pylist()])
+    with pytest.raises(OptionError, match="modality 'METADATA' must be written 'metadata': first sample 'a'"):
+        function(rows.set_column(rows.column_names.index("modality"), "modality", capitals))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        filter_batch,
+        lambda rows: drop_rows(rows, [True], "short"),
+        lambda rows: write_images(rows, "images"),
+        lambda rows: InterleavedParquetWriter("out").write(rows),
+        lambda rows: InterleavedWebdatasetWriter("out").write(rows),
+    ],
+)
+def test_functions_of_batches_say_that_a_table_is_none(function, batch):
+    for rows in (batch.to_pyarrow(), batch.to_pandas()):
+        with pytest.raises(OptionError, match=r"not a batch: give InterleavedBatch\(rows\)"):
+            function(rows)
+
+
+def test_a_batch_of_images_needs_no_column_of_texts(batch):
+    rows = batch.to_pyarrow()
+    images = batch_of([row("a", 0, "image", content=SHARP), row("b", 0, "image", content=BLURRED)])
+    images = images.with_table(images.to_pyarrow().drop_columns("text_content"))
+    kept, ledger = filter_batch(images)
+    assert kept.to_pyarrow()["sample_id"].to_pylist() == ["a"]
+    assert ledger.num_rows == 1
+    with pytest.raises(OptionError, match="score_documents: no column text_content"):
+        score_documents(rows.drop_columns("text_content"))
+    with pytest.raises(OptionError, match="score_images: no column binary_content"):
+        score_images(rows.drop_columns("binary_content"))
+
+
+def test_rows_from_a_dataframe_of_categories_match_scores_in_another_order(batch):
+    rows, scores = selection_rows(batch.to_pyarrow()), score_images(batch.to_pyarrow())
+    categories = rows.to_pandas().astype({"sample_id": "category", "modality": "category", "position": "int64"})
+    other = pa.Table.from_pandas(categories, preserve_index=False)
+    assert select(other, scores.take([2, 0, 1])).keep == select(rows, scores).keep
+    as_text = rows.set_column(1, "position", rows["position"].cast(pa.string()))
+    assert select(as_text, scores.take([2, 0, 1])).keep == select(rows, scores).keep
+    with pytest.raises(OptionError, match="scores: got DataFrame, not an Arrow table"):
+        select(rows, scores.to_pandas())
+    with pytest.raises(OptionError, match="added scores: got NoneType, not an Arrow table"):
+        filter_batch(batch, clip=lambda _: None)
+
+
+def test_positions_of_other_types_are_renumbered(batch):
+    rows = batch.to_pyarrow()
+    wide = rows.set_column(1, "position", rows["position"].cast(pa.int64()))
+    assert reindex_positions(wide).to_pylist() == reindex_positions(rows).to_pylist()

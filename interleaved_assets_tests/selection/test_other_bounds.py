@@ -128,3 +128,8 @@ def test_keep_rates_equal_what_selection_keeps():
         kept = select(rows, scores, settings).keep.true_count - 100
         values = judged_values(rows, scores, settings, "sharpness")
         assert keep_rates(values, "sharpness", [threshold], "minimum")[0] == pytest.approx(kept / 50)
+
+
+def test_keep_rates_refuses_another_side():
+    with pytest.raises(OptionError, match="keep_rates: side must be minimum or maximum, got 'below'"):
+        keep_rates(np.array([1.0]), "sharpness", [1.0], "below")

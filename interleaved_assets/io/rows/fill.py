@@ -21,6 +21,7 @@ from interleaved_assets.io.storage import StorageOptions, check_allowed
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import ShardError, error_code, row_error
 from interleaved_assets.model.source_ref import SourceRef, parse_source_ref
@@ -84,8 +85,10 @@ def materialize(
             (``max_sample_bytes``); bytes that several rows share count for each of them.
 
     Raises:
+        OptionError: a required column is missing or null.
         StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
     """
+    check_rows(table, (), "materialize")
     access = Access(storage_options, allowed_roots or (), limits)
     return next(materialize_parts(table, None, access))
 

@@ -9,6 +9,7 @@ from typing import Final, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import NOT_IN_SOURCE, ErrorPolicy, MaterializeError, OptionError, error_code
 from interleaved_assets.model.ledger import empty_ledger, error_ledger
@@ -43,9 +44,11 @@ def apply_error_policy(table: pa.Table, policy: ErrorPolicy, *, shard: str, stag
 
     Raises:
         MaterializeError: policy ``error`` and a row has an error; the message names the first such row.
-        OptionError: ``policy`` is unknown.
+        OptionError: ``policy`` is unknown, or a required column is missing or null.
     """
     check_policy(policy)
+    if not isinstance(table, pa.Table) or "materialize_error" in table.column_names:
+        check_rows(table, (), "apply_error_policy")
     errors = table["materialize_error"] if "materialize_error" in table.column_names else None
     if errors is None or errors.null_count == len(errors):
         return table, empty_ledger()

@@ -16,7 +16,7 @@ from interleaved_assets.io.rows.policy import apply_error_policy, check_policy
 from interleaved_assets.io.rows.reader import align_shard
 from interleaved_assets.io.storage import exists, folders_of, join
 from interleaved_assets.io.storage.limits import limits_of
-from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.batch import InterleavedBatch, check_batch
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
@@ -129,6 +129,7 @@ class ShardWriter(ABC):
             ShardError: a required column has nulls, or a value does not fit ``schema``.
             StorageError: the file exists and ``mode`` is ``error``, or it cannot be written.
         """
+        check_batch(batch, "write")
         table = batch.to_pyarrow()
         self.check(table, _named(batch))
         stem = _stem(batch.source_files, table)

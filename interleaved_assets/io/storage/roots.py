@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from interleaved_assets.io.storage.filesystem import is_chain, is_local, local_path, locator_path
 from interleaved_assets.io.storage.options import SAME_STORAGE
+from interleaved_assets.model.errors import OptionError
 
 
 def folders_of(uris: Iterable[str]) -> tuple[str, ...]:
@@ -23,7 +24,13 @@ def check_allowed(uri: str, allowed_roots: Sequence[str]) -> bool:
     Local paths are compared after following all symbolic links on both sides. Remote URLs must have the root's scheme
     and bucket, start with the root's path segments, and have no ``.`` or ``..`` segment, percent-encoded or not.
     Chained URLs (``a::b``) are never allowed.
+
+    Raises:
+        OptionError: ``allowed_roots`` is one string.
     """
+    if isinstance(allowed_roots, str):
+        # each letter would be a root, and "/" allows every file
+        raise OptionError(f"allowed_roots is a list of folders and URLs, not one string: write [{allowed_roots!r}]")
     if "\0" in uri or is_chain(uri):
         return False
     return any(_is_below(uri, root) for root in allowed_roots)

@@ -21,7 +21,7 @@ from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.exact import MODALITIES, Exact, check_columns
 from interleaved_assets.io.tar.layout import COMPRESSED_ENDINGS, EXACT_FIELD
 from interleaved_assets.io.tar.members import TarDocuments
-from interleaved_assets.model.batch import InterleavedBatch
+from interleaved_assets.model.batch import InterleavedBatch, check_batch, check_present
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, UnsupportedModality
 from interleaved_assets.model.schema import align_or_reconcile
@@ -141,6 +141,7 @@ class InterleavedWebdatasetWriter(ShardWriter):
         check_modalities(table, shard)
 
     def write(self, batch: InterleavedBatch) -> list[str]:
+        check_batch(batch, "write")
         table = batch.to_pyarrow()
         if "sample_id" in table.column_names:
             # rows are written in parts, and a part must have all rows of its samples
@@ -202,6 +203,7 @@ def _problem(values: pa.Array | pa.ChunkedArray) -> str | None:
 
 def check_modalities(table: pa.Table, shard: str) -> None:
     """Refuse rows with a modality that a tar cannot hold."""
+    check_present(table.column_names, ("modality",), f"cannot write {shard}")
     others = sorted({str(name) for name in pc.unique(table["modality"]).to_pylist()} - MODALITIES.keys() - {"None"})
     if others:
         raise UnsupportedModality(

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import binary_views, parts_within
 from interleaved_assets.io.rows.processors import processors
+from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.images.containers import Buffer
@@ -58,7 +59,9 @@ def score_images(
 
     Raises:
         MissingDependency: a scorer's package or library is absent; before any image is decoded.
+        OptionError: a column of ``rows`` is missing or null.
     """
+    check_rows(rows, ("binary_content",), "score_images")
     (scores,) = score_batches([rows], settings, threads=threads, shown=shown)
     return scores
 

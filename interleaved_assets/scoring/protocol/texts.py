@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import split_samples
 from interleaved_assets.io.rows.processors import processors
+from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.scoring.protocol.long_texts import parts_of, text_bytes
@@ -55,9 +56,10 @@ def score_documents(
         meaning for a text is null on rows of texts.
 
     Raises:
-        MissingDependency, OptionError: a package, a list of words or a field of the documents is missing; before any
-            text is read.
+        MissingDependency, OptionError: a package, a list of words, a column or a field of the documents is missing;
+            before any text is read.
     """
+    check_rows(rows, ("text_content",), "score_documents")
     settings = settings or DocumentSettings()
     check_fields(rows.schema, settings)
     schema = scores_schema(settings)

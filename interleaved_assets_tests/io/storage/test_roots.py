@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.io.storage.roots import check_allowed, folders_of
+from interleaved_assets.model.errors import OptionError
 
 
 @pytest.fixture
@@ -79,3 +80,10 @@ def test_folders_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.chdir(tmp_path)
     found = folders_of(["s3://b/raw/x.tar", "s3://b/raw/y.tar", "/data/a.tar", "rel/b.tar", "/c.tar"])
     assert found == tuple(sorted(["s3://b/raw", "/data", f"{tmp_path}/rel", "/"]))
+
+
+def test_one_string_of_roots_is_refused() -> None:
+    with pytest.raises(
+        OptionError, match=r"allowed_roots is a list of folders and URLs, not one string: write \['/a'\]"
+    ):
+        check_allowed("/etc/hosts", "/a")
