@@ -123,8 +123,11 @@ def test_a_failed_shard_does_not_stop_the_others(tmp_path: Path, capsys: pytest.
 def test_unknown_keys_and_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project(tmp_path)
     command = ["--settings", str(tmp_path / "interleaved.toml"), "run"]
-    assert main([*command, "nope"]) == 2
-    assert "shard 'nope' is not below" in capsys.readouterr().err
+    assert main([*command, "nope", "a.tar"]) == 2
+    said = capsys.readouterr().err
+    assert "shard 'nope' is not below" in said
+    assert "the key has a typo: that of the tar a.tar is a, without the ending" in said
+    assert not (tmp_path / "out/failures").exists()
     (tmp_path / "raw").rmdir()
     assert main(command) == 2
     assert "raw root" in capsys.readouterr().err

@@ -98,7 +98,7 @@ def release_command(
         out.print_line(f"same documents: {', '.join(keys)}")
     if manifest.folder is None:
         out.print_line(
-            "The tars stay in place, where a later run may replace them; --to copies them. "
+            "The tars stay in place, where a later run may replace them; a release made with --to has its own. "
             f"Compare them again: interleaved verify {name}"
         )
     return 0

@@ -27,8 +27,8 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
 
     Outputs and records are the same as those of a run in Dagster, which finds them current.
 
-    KEY is the path of a raw shard below storage.raw_root without its ending. Without a KEY, the command takes all
-    shards that are not current. A shard that fails does not stop the others.
+    KEY is the path of a raw shard below storage.raw_root; that of a tar has no ending. Without a KEY, the command takes
+    all shards that are not current. A shard that fails does not stop the others.
 
     \b
     interleaved run
