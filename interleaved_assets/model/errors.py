@@ -92,10 +92,6 @@ class StorageError(InterleavedError, OSError):
     """A path is missing, empty, unreadable or not writable."""
 
 
-class NoSuchShard(StorageError):
-    """No raw shard has the key: it was moved or deleted, or the key has a typo."""
-
-
 class StorageUnavailable(StorageError):
     """A time-out, a lost connection or a failing server; a retry may succeed."""
 

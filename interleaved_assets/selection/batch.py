@@ -11,9 +11,10 @@ import pyarrow as pa
 from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import fetched_parts, unpacks_a_tar
 from interleaved_assets.io.storage.roots import folders_of
-from interleaved_assets.model.batch import InterleavedBatch, Mask, check_batch, check_rows
+from interleaved_assets.model.batch import InterleavedBatch, Mask, check_batch
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.protocol.filter import TextFilter
 from interleaved_assets.scoring.protocol.registry import document_columns

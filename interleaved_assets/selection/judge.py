@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.model.batch import check_table
 from interleaved_assets.model.errors import ScoreError, error_code, row_error
+from interleaved_assets.model.row_checks import check_table
 from interleaved_assets.scoring.protocol.filter import Bounds, ImageFilter, SampleFilter, TextFilter, outside
 from interleaved_assets.scoring.protocol.values import Values, score_column
 from interleaved_assets.selection.applicable import applicable_filters

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.model.batch import check_present, check_rows, check_table
 from interleaved_assets.model.columns import IMAGE_KEY
 from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.row_checks import check_present, check_rows, check_table
 from interleaved_assets.scoring.protocol.values import score_column
 
 _KEY_TYPES: Final = ((pa.string(), pa.large_string()), (pa.int32(),))

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, error_code
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
+from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.scoring.protocol.filter import SampleCounts
 from interleaved_assets.scoring.protocol.values import Values
 from interleaved_assets.selection.positions import with_keys

@@ -16,10 +16,10 @@ from interleaved_assets.io.rows.batches import row_bytes, split_samples
 from interleaved_assets.io.rows.reader import align_shard
 from interleaved_assets.io.rows.writer import ShardWriter
 from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, parse_size
-from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.casting import any_type, empty_table, plain_type, with_columns
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
+from interleaved_assets.model.row_checks import key_problems
 
 ROW_GROUP_BYTES: Final = 64 * 2**20
 """Default maximum size of a row group in bytes, which limits the memory that a reader needs."""

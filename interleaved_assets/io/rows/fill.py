@@ -21,9 +21,9 @@ from interleaved_assets.io.storage import StorageOptions, check_allowed
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import BlockReader, Content
 from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
-from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import ShardError, error_code, row_error
+from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.model.source_ref import SourceRef, parse_source_ref
 
 _GUESSED_BYTES: Final = 2**20

@@ -9,10 +9,10 @@ from typing import Final, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import NOT_IN_SOURCE, ErrorPolicy, MaterializeError, OptionError, error_code
 from interleaved_assets.model.ledger import empty_ledger, error_ledger
+from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.model.source_ref import parse_source_ref
 

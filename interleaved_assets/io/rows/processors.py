@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-"""What a container may use, on Linux: microseconds of processors in each period, and the period, or ``max``."""
+"""The limit of a container on Linux: microseconds of processors in each period, or ``max``, and the period."""
 _WORKERS_BY_DEFAULT: Final = 8
 """A worker process takes 100 to 300 MB, and on 16 processors 16 are no faster than 8 with two threads each."""
 

@@ -21,9 +21,10 @@ from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.exact import MODALITIES, Exact, check_columns
 from interleaved_assets.io.tar.layout import COMPRESSED_ENDINGS, EXACT_FIELD
 from interleaved_assets.io.tar.members import TarDocuments
-from interleaved_assets.model.batch import InterleavedBatch, check_batch, check_present
+from interleaved_assets.model.batch import InterleavedBatch, check_batch
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, UnsupportedModality
+from interleaved_assets.model.row_checks import check_present
 from interleaved_assets.model.schema import align_or_reconcile
 
 _GZIP_LEVEL: Final = 6

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from interleaved_assets.io.formats.format import ShardFormat, format_named
 from interleaved_assets.io.formats.shard import format_of
-from interleaved_assets.model.batch import key_problems
 from interleaved_assets.model.errors import NOT_IN_SOURCE, ROW_ERROR_CODES, error_code
+from interleaved_assets.model.row_checks import key_problems
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counts import REPEATED_SAMPLES, RowCounter, UniqueKeys

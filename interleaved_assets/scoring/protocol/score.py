@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import binary_views, parts_within
 from interleaved_assets.io.rows.processors import processors
-from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.errors import ImageError, row_error
+from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import BgrImage, decode_opened, decode_plain, one_image

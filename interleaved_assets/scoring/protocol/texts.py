@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import split_samples
 from interleaved_assets.io.rows.processors import processors
-from interleaved_assets.model.batch import check_rows
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
+from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.scoring.protocol.long_texts import parts_of, text_bytes
 from interleaved_assets.scoring.protocol.registry import (
     PreparedScorer,
