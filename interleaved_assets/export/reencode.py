@@ -9,6 +9,7 @@ from PIL import Image
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.images.containers import Buffer
 from interleaved_assets.scoring.images.decode import check_pixels
+from interleaved_assets.scoring.images.jpeg_strips import check_jpeg_strips
 from interleaved_assets.scoring.images.size import (
     DEFAULT_MAX_PIXELS,
     TURN_UPRIGHT,
@@ -49,6 +50,8 @@ def as_jpeg(data: Buffer, *, quality: int = 90, max_pixels: int = DEFAULT_MAX_PI
     """
     image = open_header(data, max_pixels=max_pixels)
     check_pixels(image, max_pixels)
+    if image.format == "TIFF":
+        check_jpeg_strips(data)
     orientation = exif_orientation(image)  # before loading, which may change the metadata
     pillow_result(image.load)
     profile = image.info.get("icc_profile") if image.mode in ("L", "RGB", "RGBA", "LA") else None

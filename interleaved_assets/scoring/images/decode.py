@@ -25,6 +25,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, png_chunks
+from interleaved_assets.scoring.images.jpeg_strips import check_jpeg_strips
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff, raw_pixels
 from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS, exif_orientation, open_header, pillow_result
 
@@ -96,7 +97,7 @@ def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int, reduced
     cannot decode is returned in full size.
     """
     check_pixels(header, max_pixels)
-    _check_samples(header)
+    _check_samples(header, data)
     # before loading, which may change the metadata
     orientation = exif_orientation(header)
     image = None if _is_for_pillow(header, data) else _decode_with_opencv(data, reduced)
@@ -113,15 +114,16 @@ def check_pixels(header: Image.Image, max_pixels: int) -> None:
         )
 
 
-def _check_samples(header: Image.Image) -> None:
+def _check_samples(header: Image.Image, data: Buffer) -> None:
     """Raise ImageError for a TIFF of which OpenCV returns wrong pixels without an error.
 
-    OpenCV takes signed samples for unsigned ones, and leaves black what libtiff cannot unpack.
+    OpenCV takes signed samples for unsigned ones, leaves black what libtiff cannot unpack, and grey what a JPEG lacks.
     """
     if not isinstance(header, TiffImageFile):
         return
     if _SIGNED in header.tag_v2.get(_SAMPLE_FORMAT, ()):
         raise ImageError(row_error("undecodable_image", "samples with a sign have no defined white"))
+    check_jpeg_strips(data)
     if _is_packed(header):
         pillow_result(header.load)
 

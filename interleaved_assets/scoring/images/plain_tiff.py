@@ -15,6 +15,7 @@ from cv2.typing import MatLike
 from interleaved_assets.io.storage.ranges import BlockReader
 from interleaved_assets.io.tiff.directory import read_directory, read_header, read_number, read_values
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of
+from interleaved_assets.scoring.images.jpeg_strips import strip_without_end
 
 _SIGNATURES: Final = (b"II*\0", b"MM\0*")
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
@@ -71,6 +72,8 @@ def plain_tiff(data: Buffer) -> PlainTiff | None:
     if len(offsets) != -(-height // rows) or len(counts) != len(offsets):
         return None
     if compression == _JPEG and colours in (_RGB, _YCBCR):
+        if strip_without_end(data, offsets, counts) is not None:
+            return None
         photo = (offsets[0], counts[0])
         is_file = len(offsets) == 1 and colours == _YCBCR and _is_jpeg_file(data, *photo)
         return PlainTiff(width, height, None, photo if is_file else None)

@@ -1,0 +1,62 @@
+import io
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from interleaved_assets.export.reencode import as_jpeg
+from interleaved_assets.model.errors import ImageError
+from interleaved_assets.scoring.images.decode import decode_image
+from interleaved_assets.scoring.images.jpeg_strips import check_jpeg_strips, strip_without_end
+
+PICTURE = np.random.default_rng(5).integers(0, 256, (200, 160, 3), np.uint8)
+
+
+def by_pillow(mode: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(PICTURE).convert(mode).save(file, "TIFF", compression="jpeg", **options)
+    return file.getvalue()
+
+
+def last_strip(content: bytes) -> tuple[int, int]:
+    with tifffile.TiffFile(io.BytesIO(content)) as tiff:
+        page = tiff.pages[0]
+        return page.dataoffsets[-1], page.databytecounts[-1]
+
+
+CASES = {
+    "rgb": by_pillow("RGB"),
+    "grey": by_pillow("L"),
+    "cmyk": by_pillow("CMYK"),
+    "many strips": by_pillow("RGB", strip_size=10_000),
+}
+
+
+@pytest.mark.parametrize("content", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.99])
+def test_a_jpeg_in_a_tiff_that_is_filled_with_zeros_to_its_end_is_undecodable(content: bytes, left: float) -> None:
+    assert decode_image(content).shape == PICTURE.shape
+    start, length = last_strip(content)
+    kept = int(length * left)
+    damaged = content[: start + kept] + bytes(length - kept) + content[start + length :]
+    for read in (decode_image, as_jpeg):
+        with pytest.raises(ImageError, match=r"^undecodable_image: "):
+            read(damaged)
+    with pytest.raises(ImageError, match=r"^undecodable_image: strip or tile \d+ of the TIFF is a JPEG without"):
+        check_jpeg_strips(damaged)
+
+
+def test_bytes_after_the_end_mark_and_empty_strips_are_no_damage() -> None:
+    file = io.BytesIO()
+    Image.fromarray(PICTURE).save(file, "JPEG")
+    jpeg = file.getvalue()
+    assert strip_without_end(jpeg + bytes(9), [0, 0, 0], [len(jpeg), 0, len(jpeg) + 9]) is None
+    assert strip_without_end(jpeg + bytes(9), [0, 0], [len(jpeg), len(jpeg) - 1]) == 1
+
+
+def test_another_compression_and_another_file_are_left_to_the_decoder() -> None:
+    file = io.BytesIO()
+    Image.fromarray(PICTURE).save(file, "TIFF", compression="tiff_lzw")
+    for content in (file.getvalue(), b"II*\0", b"", by_pillow("RGB")[:200]):
+        check_jpeg_strips(content)
