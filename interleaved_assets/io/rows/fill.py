@@ -7,20 +7,19 @@ by reference from the raw shard that they were made from. Sources are read once 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import are_adjacent, binary_column, binary_views, row_bytes, split_samples
-from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, TIFF, sniff
 from interleaved_assets.io.rows.fetch import Access, Contents, Source, fetch, is_compressed_tar
 from interleaved_assets.io.rows.raw_versions import RawShards, is_by_reference, without_raw_versions
-from interleaved_assets.io.storage import StorageOptions, check_allowed
+from interleaved_assets.io.rows.resolve import Resolved, RowContent, resolve, source_in, source_of
+from interleaved_assets.io.storage import StorageOptions
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
-from interleaved_assets.io.storage.ranges import BlockReader, Content
-from interleaved_assets.io.tiff.frames import TiffFrame, frame_pieces, tiff_frames
+from interleaved_assets.io.storage.ranges import Content
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import ShardError, error_code, row_error
 from interleaved_assets.model.row_checks import check_rows
@@ -30,29 +29,6 @@ _GUESSED_BYTES: Final = 2**20
 
 # Errors of an earlier fetch that a new fetch may resolve. All others describe the shard, and stay.
 _WORTH_ANOTHER_TRY: Final = frozenset({"unreadable_source", "short_read", "forbidden_path", "member_too_large"})
-
-
-class _Found(NamedTuple):
-    """The parts of a row's bytes; ``content_type`` is set if their type differs from the one that the row states."""
-
-    pieces: Sequence[Content]
-    content_type: str | None = None
-
-
-# The result for one row: its bytes, or an error.
-_Outcome = _Found | str
-
-
-class _Container(NamedTuple):
-    """A source whose frames rows name: its type, None if unknown, and its frames, or why it has none."""
-
-    content_type: str | None
-    tiff: BlockReader
-    frames: list[TiffFrame] | str
-
-
-# The source to fetch for one row, and the frame to take from it; None for all of it. Else the row's error.
-_Plan = tuple[Source, int | None] | str
 
 
 def materialize(
@@ -109,13 +85,15 @@ def materialize_parts(table: pa.Table, max_batch_bytes: int | None, access: Acce
     rows = np.flatnonzero(chosen)
     locators = table["source_ref"].take(pa.array(rows)).to_pylist()
     allowed: dict[str, bool] = {}
-    plans = {row: _plan(locator, access, allowed, raws) for row, locator in zip(rows.tolist(), locators, strict=True)}
-    found = _outcomes(plans, lambda sources: _fetched(sources, access, raws))
+    plans = {
+        row: source_of(locator, access, allowed, raws) for row, locator in zip(rows.tolist(), locators, strict=True)
+    }
+    found = resolve(plans, lambda sources: _fetched(sources, access, raws))
     _refuse_other_sizes(found, stated_sizes)
     _refuse_large_samples(found, table["sample_id"].take(pa.array(rows)).to_pylist(), access.limits.max_sample_bytes)
     sizes = row_bytes(table)
     for row, outcome in found.items():
-        if isinstance(outcome, _Found):
+        if isinstance(outcome, RowContent):
             sizes[row] += sum(map(len, outcome.pieces))
     first = 0
     for part in split_samples(table, max_batch_bytes, sizes):
@@ -168,7 +146,7 @@ def fill_referenced(
 def _with_referenced(table: pa.Table, uri: str, contents: Contents) -> pa.Table:
     table, stated_sizes = _without_sizes(table)
     locators = table["source_ref"]
-    found = _outcomes({row: _plan_in(uri, locators[row].as_py()) for row in stated_sizes}, contents)
+    found = resolve({row: source_in(uri, locators[row].as_py()) for row in stated_sizes}, contents)
     _refuse_other_sizes(found, stated_sizes)
     for row, outcome in found.items():
         if isinstance(outcome, str):
@@ -188,7 +166,7 @@ def _without_sizes(table: pa.Table) -> tuple[pa.Table, dict[int, int]]:
     return without_raw_versions(table.drop_columns([BINARY_SIZE])), sizes
 
 
-def _refuse_other_sizes(outcomes: dict[int, _Outcome], stated_sizes: Mapping[int, int]) -> None:
+def _refuse_other_sizes(outcomes: dict[int, Resolved], stated_sizes: Mapping[int, int]) -> None:
     """Replace images of rows by reference that have another size than their row states by errors."""
     for row in outcomes.keys() & stated_sizes.keys():
         outcome = outcomes[row]
@@ -196,7 +174,7 @@ def _refuse_other_sizes(outcomes: dict[int, _Outcome], stated_sizes: Mapping[int
             outcomes[row] = row_error("source_changed", f"{size} bytes instead of the {stated_sizes[row]} of the row")
 
 
-def _with_bytes(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
+def _with_bytes(table: pa.Table, outcomes: Mapping[int, Resolved]) -> pa.Table:
     """Return ``table`` with the bytes found for some rows, null for an error, and with their content types."""
     present = table["binary_content"]
     pieces: list[Sequence[Content] | None] = [None] * len(present)
@@ -204,8 +182,8 @@ def _with_bytes(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
         pieces = [None if view is None else [view] for view in binary_views(present)]
     types: dict[int, str] = {}
     for row, outcome in outcomes.items():
-        pieces[row] = outcome.pieces if isinstance(outcome, _Found) else None
-        if isinstance(outcome, _Found) and outcome.content_type is not None:
+        pieces[row] = outcome.pieces if isinstance(outcome, RowContent) else None
+        if isinstance(outcome, RowContent) and outcome.content_type is not None:
             types[row] = outcome.content_type
     table = _replaced(table, "binary_content", binary_column(pieces))
     if types and "content_type" in table.column_names:
@@ -215,11 +193,11 @@ def _with_bytes(table: pa.Table, outcomes: Mapping[int, _Outcome]) -> pa.Table:
     return table
 
 
-def _with_errors(table: pa.Table, outcomes: Mapping[int, _Outcome], kept: Collection[int]) -> pa.Table:
+def _with_errors(table: pa.Table, outcomes: Mapping[int, Resolved], kept: Collection[int]) -> pa.Table:
     """Return ``table`` with the errors of some rows; a row that was filled has none, unless it is one of ``kept``."""
     errors = table["materialize_error"].to_pylist()
     for row, outcome in outcomes.items():
-        if isinstance(outcome, _Found):
+        if isinstance(outcome, RowContent):
             errors[row] = errors[row] if row in kept else None
         # a row without a locator keeps the error that says why it has none
         elif error_code(outcome) != "missing_source" or not errors[row]:
@@ -227,7 +205,7 @@ def _with_errors(table: pa.Table, outcomes: Mapping[int, _Outcome], kept: Collec
     return _replaced(table, "materialize_error", pa.array(errors, pa.string()))
 
 
-def _refuse_large_samples(outcomes: dict[int, _Outcome], sample_ids: Sequence[str], limit: int) -> None:
+def _refuse_large_samples(outcomes: dict[int, Resolved], sample_ids: Sequence[str], limit: int) -> None:
     """Replace images that exceed ``limit`` bytes in their sample by errors, before any of them is copied."""
     filled: Counter[str] = Counter()
     for (row, outcome), sample_id in zip(outcomes.items(), sample_ids, strict=True):
@@ -291,97 +269,9 @@ def _rows_to_fill(table: pa.Table) -> np.ndarray:
     return chosen
 
 
-def _outcomes(plans: Mapping[int, _Plan], contents: Contents) -> dict[int, _Outcome]:
-    """Return what became of each row."""
-    found = contents(dict.fromkeys(plan[0] for plan in plans.values() if not isinstance(plan, str)))
-    frames: dict[Source, _Container] = {}
-    return {
-        row: plan if isinstance(plan, str) else _outcome(*plan, found[plan[0]], frames) for row, plan in plans.items()
-    }
-
-
 def _fetched(sources: Collection[Source], access: Access, raws: RawShards) -> dict[Source, Content | str]:
     """Return the bytes of each source, or the row error; one is that its raw shard was replaced meanwhile."""
     return {source: raws.problem_since(source.path) or data for source, data in fetch(sources, access).items()}
-
-
-def _plan_in(uri: str, locator: str | None) -> _Plan:
-    """Return the source in ``uri`` that the locator of a row by reference names, or the row's error."""
-    try:
-        ref = parse_source_ref(locator)
-    except ValueError as error:
-        return row_error("invalid_source_ref", str(error))
-    end = None if ref.byte_offset is None or ref.byte_size is None else ref.byte_offset + ref.byte_size
-    return Source(uri, None, ref.byte_offset, end, ref.part), ref.frame_index
-
-
-def _plan(locator: str | None, access: Access, allowed: dict[str, bool], raws: RawShards) -> _Plan:
-    """Return the source to fetch for a row, or the row's error; ``allowed`` caches which paths are allowed."""
-    try:
-        ref = parse_source_ref(locator)
-    except ValueError as error:
-        return row_error("invalid_source_ref", str(error))
-    path = ref.path
-    if not path:
-        return row_error("missing_source", "the row has neither bytes nor a path in source_ref")
-    if path not in allowed:
-        allowed[path] = check_allowed(path, access.allowed_roots)
-    if not allowed[path]:
-        roots = ", ".join(access.allowed_roots) or "any allowed root"
-        return row_error("forbidden_path", f"{path} is not below {roots}")
-    if (problem := raws.problem(path)) is not None:
-        return problem
-    if ref.part is not None:
-        return Source(path, part=ref.part), ref.frame_index
-    # an empty range beside a member's name means that the range is not known
-    by_name = ref.member and (ref.byte_size == 0 or is_compressed_tar(path))
-    if ref.byte_offset is not None and ref.byte_size is not None and not by_name:
-        return Source(path, None, ref.byte_offset, ref.byte_offset + ref.byte_size), ref.frame_index
-    if ref.member is None and (ref.byte_offset is not None or ref.byte_size is not None):
-        return row_error("invalid_source_ref", "byte_offset and byte_size go together")
-    return Source(path, ref.member), ref.frame_index
-
-
-def _outcome(
-    source: Source,
-    frame: int | None,
-    data: Content | str,
-    frames: dict[Source, _Container],
-) -> _Outcome:
-    if isinstance(data, str):
-        return data
-    if frame is None:
-        return _Found([data])
-    if source not in frames:
-        frames[source] = _container(data)
-    content_type, tiff, found = frames[source]
-    if content_type not in (None, TIFF):
-        if frame == 0:
-            return _Found([data], content_type)
-        detail = f"frame {frame} of what is {content_type} and no TIFF: its one image is frame 0"
-        return row_error("frame_out_of_range", detail)
-    if isinstance(found, str):
-        return found
-    if frame >= len(found) and found[-1].error is not None:
-        # if the chain of directories is damaged, the number of frames is unknown
-        return row_error("invalid_tiff", found[-1].error)
-    if frame >= len(found):
-        return row_error("frame_out_of_range", f"frame {frame} of a TIFF with {len(found)}")
-    try:
-        return _Found(frame_pieces(tiff, found[frame]))
-    except ValueError as error:
-        return row_error("invalid_tiff", str(error))
-
-
-def _container(data: Content) -> _Container:
-    tiff = BlockReader(data)
-    content_type = sniff(tiff.read(0, SNIFFED_BYTES))
-    if content_type not in (None, TIFF):
-        return _Container(content_type, tiff, [])
-    try:
-        return _Container(content_type, tiff, tiff_frames(tiff))
-    except ValueError as error:
-        return _Container(content_type, tiff, row_error("invalid_tiff", str(error)))
 
 
 def _replaced(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
