@@ -89,10 +89,15 @@ def forget_in(
 ) -> dict[str, dict[str, int]]:
     """Return what :func:`forgettable` returns for the shards of ``find``, with the Dagster instance in ``home``.
 
-    With ``remove`` the files and partitions are removed as by :func:`forget_shards`.
+    Shards of which there is neither a file nor a partition are left out. With ``remove`` the files and partitions are
+    removed as by :func:`forget_shards`.
     """
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        files = forgettable(find(), settings, instance)
+        files = {
+            key: uris
+            for key, uris in forgettable(find(), settings, instance).items()
+            if uris or instance.has_dynamic_partition(SHARDS, key)
+        }
         if remove:
             forget_shards(files, settings.storage, instance)
     return files

@@ -96,6 +96,10 @@ class StorageUnavailable(StorageError):
     """A time-out, a lost connection or a failing server; a retry may succeed."""
 
 
+class NoSuchShard(StorageError):
+    """No file below the raw root has the key of the shard."""
+
+
 class ShardError(InterleavedError):
     """A shard cannot be read at all."""
 

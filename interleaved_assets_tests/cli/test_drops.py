@@ -44,7 +44,9 @@ def test_drops_as_json_has_whole_texts(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--shard", "nobody"], "no shard 'nobody' has been materialized"),
+        (["--shard", "nobody"], "no shard 'nobody' has been materialized; interleaved status --json lists all shards"),
+        (["--shard", "a.tar"], "no shard 'a.tar' has been materialized: did you mean a?"),
+        (["--shard", "../a"], "no shard '../a' has been materialized; interleaved status --json lists"),
         (["--shard", "a", "--reason", "blur"], "was dropped for 'blur'; its reasons: sharpness_below"),
     ],
 )

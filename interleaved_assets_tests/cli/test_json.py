@@ -125,7 +125,7 @@ def test_an_error_is_one_line_on_stderr(name: str, capsys: pytest.CaptureFixture
     ("arguments", "code", "found", "message"),
     [
         (["trace", "nobody"], 1, {"searched": 3, "shards": []}, "no sample 'nobody' in 3 shards"),
-        (["forget", "never"], 0, {"shards": {"never": {}}}, ""),
+        (["forget", "never"], 1, {"shards": {}}, "nothing is stored of shard 'never'"),
         (["drops", "--shard", "never"], 1, None, "no shard 'never' has been materialized"),
         (["view", "never"], 1, None, "no shard 'never' has been materialized"),
         (["release", "v3"], 2, None, "1 of 3 shards are not current"),

@@ -120,13 +120,34 @@ def test_a_failed_shard_does_not_stop_the_others(tmp_path: Path, capsys: pytest.
     assert {path.name for path in (tmp_path / "out/tars").iterdir()} == {"a.tar", "c.tar"}
 
 
-def test_unknown_keys_and_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_keys_are_named_with_those_like_them_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    good_shard(tmp_path / "raw/web/articles-0.tar")
+    command = ["--settings", str(tmp_path / "interleaved.toml"), "run"]
+    assert main([*command, "web/articels-0", "web/articles-0", "web/articles-0.tar", "../x"]) == 2
+    printed = capsys.readouterr()
+    asked = f"no raw shard below {tmp_path}/raw has the key"
+    assert (printed.out, printed.err.splitlines()) == (
+        "",
+        [
+            f"interleaved: {asked} 'web/articels-0': did you mean web/articles-0?",
+            f"{asked} 'web/articles-0.tar': did you mean web/articles-0?",
+            f"{asked} '../x'; interleaved status --json lists all shards",
+        ],
+    )
+    assert not (tmp_path / "out").exists()
+    assert main([*command, "web/articles-0"]) == 0
+    (tmp_path / "raw/web/articles-0.tar").unlink()
+    assert main([*command, "web/articles-0"]) == 2
+    assert f"the raw shard of web/articles-0 is gone from {tmp_path}/raw; interleaved forget" in capsys.readouterr().err
+    assert not (tmp_path / "out/failures").exists()
+
+
+def test_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project(tmp_path)
     command = ["--settings", str(tmp_path / "interleaved.toml"), "run"]
-    assert main([*command, "nope", "a.tar"]) == 2
-    said = capsys.readouterr().err
-    assert "shard 'nope' is not below" in said
-    assert "the key has a typo: that of the tar a.tar is a, without the ending" in said
     (tmp_path / "raw").rmdir()
     assert main(command) == 2
     assert "raw root" in capsys.readouterr().err

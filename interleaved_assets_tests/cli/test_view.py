@@ -67,7 +67,7 @@ def test_the_layout_of_the_project_is_that_of_its_files(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["aa"], 1, "no shard 'aa' has been materialized, and there is no such file; there is a"),
+        (["aa"], 1, "no shard 'aa' has been materialized, and there is no such file: did you mean a?"),
         (["a", "--reason", "blur"], 1, "shard a lost no row for 'blur'; its reasons: sharpness_below"),
         (["a", "--sample-id", "x"], 1, "shard a has no document 'x'; it has 3 documents"),
         (["gone.tar"], 2, "cannot read gone.tar: No such file"),

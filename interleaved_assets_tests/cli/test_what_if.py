@@ -50,6 +50,15 @@ def test_what_if_leaves_out_a_shard_that_cannot_be_read_and_names_it(
     assert cells_of(printed.out)["images_kept"] == ["4", "5", "+1"]
 
 
+def test_what_if_refuses_a_key_of_no_shard(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "what-if", "min_sharpness=0", "--shard", "a", "--shard", "b.tar"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (
+        "",
+        "interleaved: no shard 'b.tar' has been materialized: did you mean b?\n",
+    )
+
+
 def test_what_if_says_what_now_means(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*curated, "what-if", "min_sharpness=0"]) == 0
     assert "now: the settings in force, applied to the stored scores" in capsys.readouterr().out

@@ -99,7 +99,11 @@ def test_the_command_lists_first_and_then_removes_files_and_partition(
     assert main([*command, "a", "--yes"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 shard, 16 files: removed, and the partitions"
     assert instance.get_dynamic_partitions("shards") == ["b"]
-    assert main([*command, "a"]) == 0
+    assert main([*command, "a"]) == 1
+    assert "nothing is stored of shard 'a'; interleaved forget --vanished lists" in capsys.readouterr().err
+    instance.add_dynamic_partitions("shards", ["a"])  # a partition alone is something to remove
+    assert main([*command, "a", "--yes"]) == 0
+    assert instance.get_dynamic_partitions("shards") == ["b"]
 
 
 def test_without_an_instance_the_sensor_removes_the_partition(

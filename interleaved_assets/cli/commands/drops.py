@@ -29,6 +29,7 @@ def drops_command(file: str | None, *, shard: str, reason: str | None, as_json: 
     import pyarrow.compute as pc
 
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
+    from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.ledger import drop_reasons
     from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
     from interleaved_assets.pipeline.run.stored_records import read_valid_records
@@ -39,6 +40,9 @@ def drops_command(file: str | None, *, shard: str, reason: str | None, as_json: 
     from interleaved_assets.settings import load_settings
 
     settings = load_settings(file)
+    if problem := stored_keys_problem([shard], settings.storage):
+        print_error(f"interleaved: {problem}")
+        return 1
     paths = settings.storage.shard(shard)
     # the ledger of an earlier rewriting says nothing of the present rows
     stages = [stage for stage in LEDGER_STAGES if stage in stage_dag(settings)]

@@ -36,7 +36,7 @@ def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, ye
 
 def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, remove: bool, as_json: bool) -> int:
     """List or remove the stored files of ``shards``, or of all vanished ones, and return the exit code."""
-    from interleaved_assets.cli.terminal.console import console, print_json
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
     from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
     from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings
@@ -52,15 +52,21 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
 
         files = forget_in(home, keys, settings, remove=remove)
     else:
-        files = files_to_forget(keys(), settings.storage)
+        files = {key: uris for key, uris in files_to_forget(keys(), settings.storage).items() if uris}
         if remove:
             remove_files(files, settings.storage)
+    unknown = [key for key in shards if key not in files]
+    for key in unknown:
+        print_error(
+            f"interleaved: nothing is stored of shard {short(key)}; interleaved forget --vanished lists what may go"
+        )
     if as_json:
         print_json({"removed": remove, "partitions_removed": remove and home is not None, "shards": files})
-        return 0
+        return 1 if unknown else 0
     if not files:
-        out.print("nothing to forget: every shard with stored outputs has its raw shard")
-        return 0
+        if not unknown:
+            out.print("nothing to forget: every shard with stored outputs has its raw shard")
+        return 1 if unknown else 0
     for key, uris in files.items():
         out.print_line(f"shard {key}: {counted(len(uris), 'file')}, {sum(uris.values()):,} bytes")
         for uri in uris:
@@ -69,7 +75,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
     if remove:
         done = "removed, and the partitions" if home else "removed; raw_shard_sensor removes the partitions"
     out.print(f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}")
-    return 0
+    return 1 if unknown else 0
 
 
 def _instance_home() -> Path | None:

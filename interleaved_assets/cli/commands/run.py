@@ -35,8 +35,9 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     interleaved run 2024/part-0003 2024/part-0004 --jobs 4
     """
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
+    from interleaved_assets.cli.terminal.shard_keys import raw_keys_problem
     from interleaved_assets.io.storage import join
-    from interleaved_assets.model.errors import describe
+    from interleaved_assets.model.errors import OptionError, describe
     from interleaved_assets.pipeline.run.many import run_shards
     from interleaved_assets.pipeline.run.record import Counts
     from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -49,6 +50,8 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
 
     settings, out = load_settings(file), console()
     chosen = list(dict.fromkeys(shards))
+    if problem := raw_keys_problem(chosen, settings.storage):
+        raise OptionError(problem)
     if not chosen:
         dataset = read_dataset_status(settings)
         chosen = _due(dataset)

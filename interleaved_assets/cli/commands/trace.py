@@ -58,13 +58,18 @@ def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_j
 def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_row: bool, as_json: bool) -> int:
     """Print the path of a sample, and return the exit code. With ``every_row`` each kept row and member is printed."""
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress, short
+    from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.pipeline.lineage.sample import find_sample
     from interleaved_assets.pipeline.run.stored_records import recorded_stages
     from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings
 
     settings, out = load_settings(file), console()
+    if problem := stored_keys_problem([shard] if shard else [], settings.storage):
+        print_error(f"interleaved: {problem}")
+        return 1
     stages = stage_dag(settings)
     # recorded shards, not those below the raw root: outputs of a removed raw shard still exist
     keys = [shard] if shard else sorted(recorded_stages(settings.storage, stages))
@@ -90,7 +95,7 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
         print_json({"sample_id": sample_id, "searched": len(keys), "skipped": skipped, "shards": found})
     if not found:
         of_them = f", {len(skipped)} of them skipped" if skipped else ""
-        print_error(f"no sample {short(sample_id)} in {len(keys)} shards{of_them}")
+        print_error(f"no sample {short(sample_id)} in {counted(len(keys), 'shard')}{of_them}")
     return 2 if skipped or unread else 0 if found else 1
 
 

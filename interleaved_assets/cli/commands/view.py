@@ -119,9 +119,8 @@ def _is_file(shard: str, settings_file: str | None) -> bool:
 
 
 def _shard_page(key: str, choice: "Choice", settings: "Settings") -> "DocumentPage | None":
-    from difflib import get_close_matches
-
     from interleaved_assets.cli.terminal.console import print_error, short
+    from interleaved_assets.cli.terminal.shard_keys import did_you_mean
     from interleaved_assets.pipeline.run.stored_records import read_valid_records, recorded_stages
     from interleaved_assets.pipeline.stages.names import NORMALIZED
     from interleaved_assets.reporting.documents.pages import shard_documents
@@ -129,7 +128,6 @@ def _shard_page(key: str, choice: "Choice", settings: "Settings") -> "DocumentPa
     if read_valid_records(settings.storage.shard(key), [NORMALIZED]):
         return shard_documents(key, settings, choice, with_previews=True)
     known = recorded_stages(settings.storage, [NORMALIZED])
-    alike = get_close_matches(key, known, cutoff=0.4)
-    hint = f"; there is {', '.join(alike)}" if alike else ""
-    print_error(f"interleaved: no shard {short(key)} has been materialized, and there is no such file{hint}")
+    what = f"no shard {short(key)} has been materialized, and there is no such file"
+    print_error(f"interleaved: {what}{did_you_mean(key, known)}")
     return None

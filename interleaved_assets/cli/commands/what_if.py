@@ -50,7 +50,8 @@ def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequenc
 
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.cli.terminal.name_value import names_and_values
-    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
+    from interleaved_assets.model.errors import InterleavedError, OptionError
     from interleaved_assets.pipeline.run.threads import parallel_map
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.stages.filtered import deciding_tables
@@ -62,6 +63,8 @@ def what_if_command(file: str | None, *, changes: Sequence[str], shards: Sequenc
     settings, out = load_settings(file), console()
     overrides = names_and_values(changes)
     changed = changed_settings(settings.selection, overrides)
+    if problem := stored_keys_problem(shards, settings.storage):
+        raise OptionError(problem)
     keys = shards or scored_keys(settings.storage)
     if not keys:
         print_error("no shard has been scored yet: interleaved run, or materialize image_scores in Dagster")

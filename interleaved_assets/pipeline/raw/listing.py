@@ -21,7 +21,7 @@ from interleaved_assets.io.storage import (
     raw_stamp,
     storage_errors,
 )
-from interleaved_assets.model.errors import StorageError
+from interleaved_assets.model.errors import NoSuchShard, StorageError
 from interleaved_assets.pipeline.raw.bundles import (
     bundle_files,
     bundle_stamp,
@@ -243,10 +243,10 @@ def _below(uri: str, storage: StorageSettings) -> str:
     return uri.removeprefix(join(storage.raw_root, ""))
 
 
-def _not_there(key: str, storage: StorageSettings) -> StorageError:
+def _not_there(key: str, storage: StorageSettings) -> NoSuchShard:
     stem = without_key_ending(key)
     hint = "" if stem == key else f": that of the tar {key} is {stem}, without the ending"
-    return StorageError(
+    return NoSuchShard(
         f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted (then interleaved forget removes what "
         f"is stored of it), or the key has a typo{hint}"
     )
