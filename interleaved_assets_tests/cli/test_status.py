@@ -64,6 +64,7 @@ def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsy
         assert capsys.readouterr().out == (
             f"no shards: no file below {raw} has a name that ends in .tar, .tar.gz, .tgz, "
             ".parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; images need storage.bundles\n"
+            f"Below {raw}, 1 file passed over: 1 .zip, such as a.zip.\n"
         )
 
 
@@ -76,3 +77,58 @@ def test_without_a_raw_root_status_is_one_line_of_error(tmp_path: Path, capsys: 
     assert printed.err == (
         f"interleaved: raw root {tmp_path / 'raw'} does not exist: set storage.raw_root in the settings file\n"
     )
+
+
+def test_files_that_are_no_shards_are_named_by_their_endings(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("c.tar.xz", "web/d.tar.xz", "e.Tar", "f.zst", "g.bz2", "_SUCCESS", "h.7z"):
+        (tmp_path / "raw" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "raw" / name).touch()
+    said = (
+        f"Below {tmp_path}/raw, 7 files passed over: 2 .xz, such as c.tar.xz; 1 .7z, such as h.7z; "
+        "1 .Tar, such as e.Tar; 1 .bz2, such as g.bz2; 1 .zst, such as f.zst; 1 other ending. Names of shards end in "
+        ".tar, .tar.gz, .tgz, .parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; of names that differ only in the "
+        "ending of a tar, one is a shard. Unpack or rename files that should be read.\n"
+    )
+    for command in ("status", "run"):
+        assert main([*curated, command]) == 0
+        printed = capsys.readouterr()
+        assert (printed.out.endswith(f"\n{said}"), printed.err) == (True, "")
+        assert main([*curated, command, "--json"]) == 0
+        printed = capsys.readouterr()
+        assert (said in printed.out, printed.err) == (False, f"interleaved: {said}")
+    good_shard(tmp_path / "raw/i.tar", seed=5)
+    assert main([*curated, "run"]) == 0
+    assert capsys.readouterr().out.endswith(f"\n{said}")
+
+
+def test_stages_that_do_not_read_a_stale_one_are_not_to_be_made(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path, "[scoring]\nmax_pixels = 1000000\n")
+    assert main([*curated, "status", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["stages"] for line in lines] == [with_downstream("image_scores")] * 2
+    assert main([*curated, "status"]) == 0
+    stages = ", ".join(with_downstream("image_scores"))
+    assert f"A run would take 2 shards through {stages}: interleaved run" in capsys.readouterr().out
+
+
+def test_a_failure_is_still_named_after_its_raw_shard_was_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    command = ["--settings", str(tmp_path / "interleaved.toml")]
+    (tmp_path / "raw/a.tar").write_bytes(b"no tar")
+    assert main([*command, "run"]) == 2
+    good_shard(tmp_path / "raw/a.tar")
+    capsys.readouterr()
+    assert main([*command, "status", "--json"]) == 0
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    why = "never materialized: normalized failed, and the raw shard has changed since"
+    assert (line["state"], line["why"]) == ("missing", why)
+    assert main([*command, "run"]) == 0
+    capsys.readouterr()
+    assert main([*command, "status"]) == 0
+    assert "A run would make nothing." in capsys.readouterr().out

@@ -34,6 +34,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     interleaved run
     interleaved run 2024/part-0003 2024/part-0004 --jobs 4
     """
+    from interleaved_assets.cli.commands.status import print_passed_over
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.cli.terminal.shard_keys import raw_keys_problem
     from interleaved_assets.io.storage import join
@@ -52,6 +53,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
     chosen = list(dict.fromkeys(shards))
     if problem := raw_keys_problem(chosen, settings.storage):
         raise OptionError(problem)
+    dataset: DatasetStatus | None = None
     if not chosen:
         dataset = read_dataset_status(settings)
         chosen = _due(dataset)
@@ -60,6 +62,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
                 print_json({"made": 0, "current": len(dataset.raws or ()), "failed": 0})
             else:
                 out.print_line(_nothing_to_make(dataset))
+            print_passed_over(dataset, as_json=as_json)
             return 0
     stages = stage_dag(settings)
     for stage in stages.values():
@@ -91,6 +94,8 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
                 place = "" if one.key in text else f"shard {one.key}: "
                 print_error(f"interleaved: {one.stage}: {place}{text}")
     if as_json:
+        if dataset is not None:
+            print_passed_over(dataset, as_json=True)
         return 2 if failed or undrawn else 0
     outcomes = ("made", "current", "failed")
     lines = ((name, *(f"{found[outcome]:,}" for outcome in outcomes)) for name, found in counts.items())
@@ -100,6 +105,8 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
         tars = join(settings.storage.output_root, "tars")
         published = tallies(sum((read[key] for key in kept), Counts()), sum(kept.values(), Counts()))
         out.print_line(f"kept {', '.join(tally.text for tally in published)}; final tars: {tars}")
+    if dataset is not None:
+        print_passed_over(dataset, as_json=False)
     return 2 if failed or undrawn else 0
 
 

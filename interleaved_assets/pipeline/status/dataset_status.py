@@ -49,10 +49,12 @@ class DatasetStatus:
         recorded: by shard, the stages that have a record; None if that was not listed.
         failed: by stage, the shards whose last run failed, as far as Dagster knows.
         failures: by stage and shard, the stored failures that concern the present raw shard.
+        outdated: by stage, the shards with a stored failure of an earlier raw shard.
         problem: the error if the raw root or a folder of it could not be listed, else empty. Absent shards may be in
             that folder, so none counts as vanished then.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
         listed: the stamps of outputs in a bucket, if they were listed.
+        ignored: sorted paths, below the raw root, of files that are no shards.
     """
 
     storage: StorageSettings
@@ -62,9 +64,11 @@ class DatasetStatus:
     keys: Sequence[str]
     failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     failures: Mapping[str, Mapping[str, Failure]] = field(default_factory=dict)
+    outdated: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     listed: Stamps = field(default_factory=lambda: NOT_LISTED)
+    ignored: Sequence[str] = ()
 
     def valid_records(self, key: str) -> dict[str, Record]:
         """Return the shard's valid records by stage; of a listing, only records that it has are read."""
@@ -116,7 +120,14 @@ class DatasetStatus:
             return status
         if key in self.failed.get(status.stage, ()) or self.failure_of(key, status):
             return Status(State.FAILED, f"{status.stage} failed", status.stage)
+        if key in self.outdated.get(status.stage, ()):
+            text = f"{status.text}: {status.stage} failed, and the raw shard has changed since"
+            return Status(State.MISSING, text, status.stage)
         return status
+
+    def stages_to_make(self, shard: ShardState) -> list[str]:
+        """Return the stages that a run would make of the shard, in order; all if its records cannot be read."""
+        return [*(self.stages.stages if shard.error else self.not_current(shard.key, shard.records))]
 
 
 def read_dataset_status(
@@ -130,19 +141,20 @@ def read_dataset_status(
     """
     stages = CurrentStages.of(settings)
     raws: dict[str, RawShard] | None = None
-    problem = ""
+    problem, ignored = "", list[str]()
     try:
         listing = list_raw_files(settings.storage)
         raws = {raw.key: raw for raw, _ in listing.files}
-        problem = listing.problem
+        problem, ignored = listing.problem, listing.ignored
     except StorageError as error:
         problem = str(error)
     recorded = recorded_stages(settings.storage, stages.stages)
     listed = list_outputs(settings.storage, stages.stages.values())
     keys = sorted({*(raws or ()), *recorded, *registered})
+    stored = read_failures(settings.storage, stages.stages)
     failures = {
         stage: {key: failure for key, failure in found.items() if failure.concerns((raws or {}).get(key))}
-        for stage, found in read_failures(settings.storage, stages.stages).items()
+        for stage, found in stored.items()
     }
     versions = snapshot_versions((raws or {}).values(), settings.storage)
     return DatasetStatus(
@@ -153,9 +165,11 @@ def read_dataset_status(
         keys=keys,
         failed=failed or {},
         failures=failures,
+        outdated={stage: stored[stage].keys() - failures[stage].keys() for stage in stored},
         problem=problem,
         versions=versions,
         listed=listed,
+        ignored=ignored,
     )
 
 
