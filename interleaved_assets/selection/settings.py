@@ -211,9 +211,9 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
                 raise ValueError(f"{_names(name)}: the minimum {minimum:g} is above the maximum {maximum:g}")
         for name in BUILT_IN:
             for setting in filter(None, bound_settings(name)) if name not in self.order else ():
-                # a bound of a filter outside the order would be ignored silently; defaults are exempt
-                off_by_default = type(self).model_fields[setting].default is None
-                if off_by_default and getattr(self, setting) is not None:
+                # such a bound would be ignored silently; defaults, and bounds that keep everything, are exempt
+                keeps_all = (None, 0 if setting.startswith("min_") else math.inf)
+                if getattr(self, setting) not in (*keeps_all, type(self).model_fields[setting].default):
                     raise ValueError(f"{setting} is set, and order does not name the filter {name!r}: add it")
         return self
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.io.formats.registry import all_formats
-from interleaved_assets.io.storage import check_place
+from interleaved_assets.io.storage import check_place, is_local, local_path
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.options import find_unlisted
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
@@ -68,8 +68,7 @@ def values_of_recipe(path: Path | str | None = None) -> tuple[str, dict[str, Any
 
     Without a recipe both are empty. The file is one that :func:`load_settings` accepts.
     """
-    text, _ = _read(path)
-    own = tomllib.loads(text)
+    own = _tables(*_read(path))
     return str(own.get(KEY, "")), recipe_values(own)
 
 
@@ -80,7 +79,7 @@ def _read(path: Path | str | None) -> tuple[str, Path]:
         with LocalFile(file, str(file)) as opened:  # refuses devices and a FIFO, for which reading would wait
             if opened.size > LARGEST_BYTES:
                 raise SettingsError(f"{file} has {opened.size:,} bytes, and a settings file at most {LARGEST_BYTES:,}")
-            return bytes(opened.read_at(0, opened.size)).decode("utf-8"), file
+            return bytes(opened.read_at(0, opened.size)).decode("utf-8-sig"), file  # Notepad writes a byte order mark
     except FileNotFoundError as error:
         raise SettingsError(f"no settings file {file}") from error
     except StorageError as error:
@@ -99,11 +98,22 @@ def parse_settings(text: str, file: Path) -> Settings:
         raise SettingsError(f"{file}, or a variable {ENV_PREFIX}…: a value is nested too deeply") from None
 
 
-def _parsed(text: str, file: Path) -> Settings:
+def _tables(text: str, file: Path) -> dict[str, Any]:
+    """Return the sections in ``text`` by their names in lower case."""
     try:
         raw = tomllib.loads(text)
     except ValueError as error:  # the text is invalid, or a number has thousands of digits
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
+    found: dict[str, Any] = {}
+    for name, table in raw.items():
+        # the sections of pydantic-settings have no case, and of two it would take one
+        if found.setdefault(name.lower(), table) is not table:
+            raise SettingsError(f"{file}: {name}: the file has this section twice, in upper and lower case")
+    return found
+
+
+def _parsed(text: str, file: Path) -> Settings:
+    raw = _tables(text, file)
     try:
         raw = with_recipe(raw)
     except OptionError as error:
@@ -193,13 +203,16 @@ def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
 
 
 def _is_within(inner: str, outer: str) -> bool:
+    """Return whether one root is in the other, also if a link or ``file://`` names a folder in two ways."""
+    inner, outer = (os.path.realpath(local_path(root)) if is_local(root) else root for root in (inner, outer))
     return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _absolute(root: str, folder: Path) -> str:
     protocol, _ = fsspec.core.split_protocol(root)
     if protocol is None:
-        root = os.path.normpath(folder.resolve() / Path(root).expanduser())
+        # as in a shell, "~name" is a folder of that name if there is no such user
+        root = os.path.normpath(folder.resolve() / os.path.expanduser(root))  # noqa: PTH111
     return root.rstrip("/") or "/"
 
 

@@ -83,6 +83,15 @@ class StorageSettings(_Section):
     """fsspec storage options for both roots and for other files of their scheme: endpoint, region and other options
     that hold no secret. Default none."""
 
+    @field_validator("raw_root", "output_root")
+    @classmethod
+    def _names_a_place(cls, root: str) -> str:
+        if "\0" in root:
+            raise ValueError("no path has the character NUL")
+        if "://" in root and root.rstrip("/").endswith(":"):
+            raise ValueError(f"{root} names a scheme alone: add a bucket or a path")
+        return root
+
     @field_validator("raw_formats")
     @classmethod
     def _known_formats(cls, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -45,10 +45,14 @@ def shards(draw):
 def choices(draw):
     """Settings that never raise."""
     filters = ["sharpness", "qr", "ratio", "clip"]
+    order = tuple(draw(st.permutations(filters))[: draw(st.integers(0, 4))])
+    bounds = {
+        "min_ratio": draw(st.sampled_from([0.0, 0.05, 0.2])),
+        "max_ratio": draw(st.sampled_from([0.2, 1.0, float("inf")])),
+    }
     return SelectionSettings(
-        order=tuple(draw(st.permutations(filters))[: draw(st.integers(0, 4))]),
-        min_ratio=draw(st.sampled_from([0.0, 0.05, 0.2])),
-        max_ratio=draw(st.sampled_from([0.2, 1.0, float("inf")])),
+        order=order,
+        **(bounds if "ratio" in order else {}),
         on_fail=draw(st.dictionaries(st.sampled_from([*COLUMNS]), st.sampled_from(["image", "sample"]))),
         on_score_error=draw(st.sampled_from(["warn", "drop_row", "drop_sample"])),
         no_text=draw(st.sampled_from(["drop", "keep"])),

@@ -86,11 +86,18 @@ def test_from_toml():
         ({"min_aspect_ratio": 2, "max_aspect_ratio": 1}, "the minimum 2 is above the maximum 1"),
         ({"own": {"x": {"min": 2, "max": 1}}}, "own.x: the minimum 2 is above the maximum 1"),
         ({"order": ["qr"], "min_aesthetic": 4}, "min_aesthetic is set, and order does not name the filter 'aesthetic'"),
+        ({"order": ["qr"], "min_sharpness": 50}, "min_sharpness is set, and order does not name"),
+        ({"order": ["qr"], "max_ratio": 0.5}, "max_ratio is set, and order does not name"),
     ],
 )
 def test_invalid_settings_are_refused_and_named(wrong, said):
     with pytest.raises(ValidationError, match=said):
         SelectionSettings(**wrong)
+
+
+def test_a_filter_outside_the_order_may_have_its_default_or_a_bound_that_keeps_everything():
+    settings = SelectionSettings(order=["qr"], min_sharpness=0, min_ratio=0, max_ratio=math.inf, min_clip=0.15)
+    assert settings.active_filters() == ("qr",)
 
 
 def test_a_default_filter_can_be_left_out_of_the_order():

@@ -150,6 +150,42 @@ def test_files_of_the_model_start_at_the_file_and_tags_stay(tmp_path: Path) -> N
     assert load_settings(write(tmp_path, text.format("openai"))).clip.pretrained == "openai"
 
 
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "interleaved.toml"
+    file.write_text("[selection]\nmin_sharpness = 7\n", encoding="utf-8-sig")
+    assert load_settings(file).selection.min_sharpness == 7
+
+
+def test_the_name_of_a_section_has_no_case_also_beside_a_recipe(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, 'recipe = "mmc4"\n[Selection]\nmax_images = 7\n'))
+    assert settings.selection.max_images == 7
+    assert "clip" in settings.selection.active_filters()
+    both = "[Selection]\nmin_sharpness = 7\n[selection]\nmin_short_side = 9\n"
+    with pytest.raises(SettingsError, match="selection: the file has this section twice, in upper and lower case"):
+        load_settings(write(tmp_path, both))
+
+
+@pytest.mark.parametrize(("root", "said"), [("out\\u0000", "character NUL"), ("s3://", "names a scheme alone")])
+def test_a_root_that_names_no_place_is_refused(tmp_path: Path, root: str, said: str) -> None:
+    for key in ("raw_root", "output_root"):
+        with pytest.raises(SettingsError, match=f"storage.{key}: .*{said}"):
+            load_settings(write(tmp_path, f'[storage]\n{key} = "{root}"\n'))
+
+
+def test_a_tilde_in_front_of_no_user_is_part_of_the_name(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, '[storage]\nraw_root = "~no such user/raw"\n'))
+    assert settings.storage.raw_root == str(tmp_path / "~no such user/raw")
+
+
+@pytest.mark.parametrize(("raw", "out"), [("real", "link/out"), ("link", "real"), ("file://{}/real", "{}/real/out")])
+def test_roots_that_lie_in_one_another_by_another_name_are_refused(tmp_path: Path, raw: str, out: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    roots = (root.format(tmp_path) for root in (raw, out))
+    with pytest.raises(SettingsError, match="lie inside one another"):
+        load_settings(write(tmp_path, '[storage]\nraw_root = "{}"\noutput_root = "{}"\n'.format(*roots)))
+
+
 @pytest.mark.parametrize(
     ("raw", "out"), [("data", "data/out"), ("data/raw", "data"), ("s3://b", "s3://b/out"), ("x", "x")]
 )
