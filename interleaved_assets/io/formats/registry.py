@@ -44,6 +44,7 @@ PARQUET: Final = ShardFormat(
     settings=UrlSettings,
     paths=("image_store",),
     fetch=imported("interleaved_assets.io.parquet.cells:fetch_cells"),
+    shortfall=imported("interleaved_assets.io.web_documents.parquet:parquet_shortfall"),
 )
 """Rows of the row model, or documents with lists of texts and image URLs."""
 

@@ -58,6 +58,16 @@ def find_images(store: str, urls: Collection[str], options: ReadOptions) -> dict
     return found
 
 
+def store_shortfall(store: str | None, urls: Collection[str], options: ReadOptions) -> str | None:
+    """Return which tar of the store is cut or damaged and lacks images of ``urls``; None if there is none."""
+    try:
+        if store is not None:
+            find_images(store, urls, options._replace(accept_incomplete=False))
+    except IncompleteShard as error:
+        return str(error)
+    return None
+
+
 def with_images(table: pa.Table, uri: str, options: ReadOptions, store: str | None) -> Iterator[pa.Table]:
     """Yield rows of the file at ``uri`` with the bytes of images from the store, as far as ``options`` want bytes."""
     if not options.materialize or store is None:

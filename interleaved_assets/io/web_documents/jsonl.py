@@ -21,7 +21,7 @@ from interleaved_assets.io.tar.passthrough import ColumnTypes
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.samples import observe_document
 from interleaved_assets.io.web_documents.blocks import SIMILARITY, UrlLists, blocks_of, sample_id_of
-from interleaved_assets.io.web_documents.image_store import find_images, with_images
+from interleaved_assets.io.web_documents.image_store import find_images, store_shortfall, with_images
 from interleaved_assets.io.web_documents.mmc4 import is_mmc4, mmc4_lists
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import RESERVED_COLUMNS
@@ -72,7 +72,7 @@ def read_jsonls(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]
             observe_document(columns, document)
             if (stated := document.fields.get(ID_COLUMN)) is not None and stated != document.own_id:
                 columns.observe(ID_COLUMN, [stated])
-            urls.update(url for url in lists.images if isinstance(url, str) and is_unicode(url))
+            urls.update(_urls(lists))
             has_similarities |= any(lists.similarities)
     store = (options.sections.get("urls") or UrlSettings()).image_store
     locators = {} if store is None else find_images(store, urls, options)
@@ -86,11 +86,18 @@ def read_jsonls(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]
 
 
 def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
-    """Return what shows that a compressed file is cut or damaged, None if nothing does."""
+    """Return what shows that a compressed file, or a tar of its store, is cut or damaged; None if nothing does."""
+    urls = set[str]()
     with _Lines(uri, options) as lines:
-        for _ in lines:
-            pass
-        return lines.shortfall
+        for line in lines:
+            urls.update(_urls(_parsed(line, options)[1]))
+        shortfall = lines.shortfall
+    store = (options.sections.get("urls") or UrlSettings()).image_store
+    return shortfall or store_shortfall(store, urls, options)
+
+
+def _urls(lists: UrlLists) -> Iterator[str]:
+    return (url for url in lists.images if isinstance(url, str) and is_unicode(url))
 
 
 def _checked_lines(uri: str, options: ReadOptions) -> Iterator["_Line"]:

@@ -11,7 +11,7 @@ from interleaved_assets.io.rows.blocks import IMAGE_URL, BlockDocument, block_ta
 from interleaved_assets.io.storage import locator_path
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.web_documents.blocks import UrlLists, blocks_of, sample_id_of
-from interleaved_assets.io.web_documents.image_store import find_images, with_images
+from interleaved_assets.io.web_documents.image_store import find_images, store_shortfall, with_images
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import ShardError, row_error
@@ -31,6 +31,15 @@ def read_parquet(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     for batch in InterleavedParquetReader(uri, max_batch_bytes=options.max_batch_bytes, read_kwargs=read_kwargs):
         table = batch.to_pyarrow()
         yield from options.filled(table, uri) if options.materialize else [table]
+
+
+def parquet_shortfall(uri: str, options: ReadOptions) -> str | None:
+    """Return which tar of the store is cut or damaged and lacks images of the file's documents, None if none is."""
+    store = (options.sections.get("urls") or UrlSettings()).image_store
+    if store is None or not has_url_lists(uri, options):
+        return None
+    with open_parquet(uri, options.storage_options) as source:
+        return store_shortfall(store, _urls(source, options.layout.images_field), options)
 
 
 def has_url_lists(uri: str, options: ReadOptions) -> bool:

@@ -26,7 +26,7 @@ WRONG_LAYOUT: Final = "wrong_layout"
 INVALID_KEYS: Final = "invalid_keys"
 
 FINDING_CODES: Final[dict[str, str]] = {
-    INCOMPLETE: "the file is cut or damaged, has no end mark, or has data after it",
+    INCOMPLETE: "the file, or a tar of its store, is cut or damaged, has no end mark, or has data after it",
     NO_SAMPLES: "there is no document in the shard",
     WRONG_LAYOUT: "nearly no document has a text or an image, or most bytes are named by no document",
     INVALID_KEYS: "rows have the key of another row, or a position that their modality does not allow",

@@ -1,19 +1,24 @@
+import os
+import tarfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.demo.damage import damaged_members
 from interleaved_assets.demo.documents import pack_tar
 from interleaved_assets.io.formats.shard import read_shard, write_shard
 from interleaved_assets.model.errors import ShardError, UnexpectedLayout
-from interleaved_assets.pipeline.files.inputs import find_shard_files
+from interleaved_assets.pipeline.files.inputs import ShardFile, find_shard_files
 from interleaved_assets.pipeline.files.validate import FINDING_CODES, NOTE_CODES, Validation, validate_file
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image
 from interleaved_assets_tests.documents import write_shard as write_documents
+from interleaved_assets_tests.io.web_documents.stores import image_url, lines, write_store
 from interleaved_assets_tests.layouts import foreign_tar
 
 
@@ -94,6 +99,29 @@ def test_cut_tars_and_tars_without_samples(tmp_path: Path) -> None:
     (tmp_path / "cut.tar").write_bytes(whole[: len(whole) // 2])
     assert {"incomplete", "truncated_shard"} <= codes(validated(tmp_path / "cut.tar")).keys()
     assert codes(validated(write_documents(tmp_path / "empty.tar", {}))) == {"no_samples": 1}
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+def test_a_cut_tar_of_the_store_is_a_finding(tmp_path: Path, ending: str) -> None:
+    write_store(tmp_path / "store", [1, 2], [3])
+    documents = [{"texts": ["a", None, None], "images": [None, image_url(1), image_url(2)]}]
+    if ending == ".jsonl":
+        (tmp_path / "a.jsonl").write_bytes(lines(*documents))
+    else:
+        pq.write_table(pa.Table.from_pylist(documents), tmp_path / "a.parquet")
+    settings = Settings.model_validate({"reading": {"urls": {"image_store": str(tmp_path / "store")}}})
+    file = ShardFile(str(tmp_path / f"a{ending}"), 0, "a")
+    assert validate_file(file, settings).findings == []
+    for tar in ("00001.tar", "00000.tar"):  # of the first no image is wanted
+        with tarfile.open(tmp_path / "store" / tar) as archive:
+            cut = archive.getmembers()[-2].offset  # before the header of the last image
+        os.truncate(tmp_path / "store" / tar, cut)
+        found = validate_file(file, settings)
+        assert found.is_sound == (tar == "00001.tar")
+    (finding,) = [one for one in found.findings if one.level == "finding"]
+    assert finding.code == "incomplete"
+    assert finding.detail.startswith(f"{tmp_path}/store/00000.tar in reading.urls.image_store: ")
+    assert "wanted images that it lacks: 1. Fetch the tar again" in finding.detail
 
 
 def test_repeated_ids_in_parquet_are_found(tmp_path: Path) -> None:
