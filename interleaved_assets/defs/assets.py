@@ -22,6 +22,9 @@ _PASSTHROUGH: Final = (
     "field of its name. They differ from shard to shard: passthrough_columns of the shard at normalized has them, and "
     "its record."
 )
+_OF_ONE_SHARD: Final = (
+    "**Partitions** has the result of each shard; the latest execution below is that of one shard alone."
+)
 
 OWNERS: Final = ["team:data-curation"]
 
@@ -63,7 +66,7 @@ def _check_specs(stage: Stage) -> list[dg.AssetCheckSpec]:
     held = f"All of these hold for the shard; its result counts the errors, and lists each by name.\n\n{described}"
     comparisons = {check.name: check.description for check in stage.checks if check.compares}
     return [
-        dg.AssetCheckSpec(name, asset=stage.name, description=description, partitions_def=shards)
+        dg.AssetCheckSpec(name, asset=stage.name, description=f"{_OF_ONE_SHARD} {description}", partitions_def=shards)
         for name, description in {MATERIALIZATION_ERRORS: held, **comparisons}.items()
     ]
 

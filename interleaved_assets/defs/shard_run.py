@@ -93,7 +93,12 @@ def run_over_shards(
             time.sleep(_BEFORE_FAILURE_S)
         raise dg.Failure(
             description=_summary(stage, failed, len(keys)),
-            metadata={key: dg.MetadataValue.text(describe(error)) for key, error in sorted(failed.items())},
+            # a key has up to 200 characters, and as the name of an entry leaves little room for the error
+            metadata={
+                "failed_shards": dg.MetadataValue.table(
+                    [dg.TableRecord({"shard": key, "error": describe(failed[key])}) for key in sorted(failed)]
+                )
+            },
             allow_retries=False,
         )
     for name in sorted(context.op_execution_context.selected_output_names):

@@ -245,6 +245,9 @@ def test_the_failure_of_a_run_names_the_first_error_of_each_shard(tmp_path: Path
     for name in "bcdef":
         assert f"{name}: shard {name}: final_tars was skipped because normalized failed: " in summary
     assert summary.count("its first 512 bytes are not a tar header") == 5
+    table = failure.step_failure_data.user_failure_data.metadata["failed_shards"]
+    assert [row.data["shard"] for row in table.records] == list("bcdef")
+    assert all("its first 512 bytes are not a tar header" in str(row.data["error"]) for row in table.records)
 
 
 def test_policy_drop_row_keeps_the_shard_and_warns(tmp_path: Path, instance: DagsterInstance) -> None:
