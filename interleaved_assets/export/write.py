@@ -12,7 +12,7 @@ from interleaved_assets.export.image_rows import IMAGE_COLUMNS, DocumentFields, 
 from interleaved_assets.export.names import scope_of, set_name
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.export.tars import ImageSet, image_tars
-from interleaved_assets.io.storage import StorageOptions
+from interleaved_assets.io.storage import StorageOptions, as_uri
 from interleaved_assets.model.batch import InterleavedBatch, check_batch
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.cells import cell_values
@@ -87,7 +87,7 @@ def write_images(
     content = _content_hash(images, matched, (fields.part(part) for part in parts))
     files = "\n".join(batch.source_files)
     name = set_name(f"{files}\n{content}\n{settings.version()}" if settings.deterministic_name else uuid.uuid4().hex)
-    place = ImageSet(str(output_dir), name, scope_of(files or content))
+    place = ImageSet(as_uri(output_dir, "output_dir"), name, scope_of(files or content))
     with image_tars(
         place,
         matched.schema,

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from interleaved_assets.model.casting import plain_type, with_columns
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, RESERVED_COLUMNS
-from interleaved_assets.model.errors import ShardError
+from interleaved_assets.model.errors import OptionError, ShardError
 
 INTERLEAVED_SCHEMA: Final = pa.schema(
     [pa.field(name, pa.type_for_alias(dtype), nullable=nullable) for name, dtype, nullable, _ in INTERLEAVED_COLUMNS]
@@ -39,15 +39,27 @@ def resolve_schema(schema: pa.Schema | None, overrides: Mapping[str, pa.DataType
 
     ``schema`` takes precedence over ``overrides``, with a warning if both are given. ``overrides`` alone change types
     in :data:`INTERLEAVED_SCHEMA`; names that are not reserved are appended.
+
+    Raises:
+        OptionError: ``schema`` is no Arrow schema, or has no columns, so that no row would be left, or a type in
+            ``overrides`` is none of Arrow's.
     """
     if schema is not None:
+        if not isinstance(schema, pa.Schema):
+            raise OptionError(f"schema is a pyarrow.Schema, got {type(schema).__name__}")
+        if not schema.names:
+            raise OptionError("schema has no columns: no row would be left")
         if overrides:
             warnings.warn("schema_overrides is ignored because schema is given: use one of the two", stacklevel=3)
         return schema
     if not overrides:
         return None
     fields = {field.name: field for field in INTERLEAVED_SCHEMA}
+    if not isinstance(overrides, Mapping):
+        raise OptionError(f"schema_overrides are types by the names of columns, got {type(overrides).__name__}")
     for name, dtype in overrides.items():
+        if not isinstance(dtype, pa.DataType):
+            raise OptionError(f"schema_overrides: the type of {name} is a pyarrow.DataType, got {dtype!r}")
         fields[name] = fields[name].with_type(dtype) if name in fields else pa.field(name, dtype)
     return pa.schema(list(fields.values()))
 

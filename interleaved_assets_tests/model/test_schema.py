@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.model.columns import RESERVED_COLUMNS
-from interleaved_assets.model.errors import ShardError
+from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.model.schema import (
     INTERLEAVED_SCHEMA,
     align_or_reconcile,
@@ -116,3 +116,14 @@ def test_schema_takes_precedence_over_overrides() -> None:
     with pytest.warns(UserWarning, match="schema_overrides is ignored because schema is given") as caught:
         assert resolve_schema(schema, {"b": pa.int8()}) is schema
     assert len(caught) == 1
+
+
+def test_a_schema_that_would_leave_no_row_or_is_none_is_refused() -> None:
+    with pytest.raises(OptionError, match="schema has no columns: no row would be left"):
+        resolve_schema(pa.schema([]), None)
+    with pytest.raises(OptionError, match=r"schema is a pyarrow\.Schema, got str"):
+        resolve_schema("url", None)
+    with pytest.raises(OptionError, match=r"the type of position is a pyarrow\.DataType, got 'int64'"):
+        resolve_schema(None, {"position": "int64"})
+    with pytest.raises(OptionError, match="types by the names of columns, got list"):
+        resolve_schema(None, ["position"])

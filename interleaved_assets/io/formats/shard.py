@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from os import PathLike
 
 import pyarrow as pa
 
 from interleaved_assets.io.formats.format import ShardFormat
 from interleaved_assets.io.formats.registry import all_formats, format_by_name, format_named, shard_endings
 from interleaved_assets.io.parquet.writer import ParquetShard
-from interleaved_assets.io.storage import StorageOptions, open_input
+from interleaved_assets.io.storage import StorageOptions, as_uri, open_input
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import ReadOptions
@@ -18,7 +19,7 @@ from interleaved_assets.model.errors import OptionError
 
 
 def read_shard(
-    uri: str,
+    uri: str | PathLike[str],
     *,
     layout: ShardLayout | None = None,
     max_batch_bytes: int | None = None,
@@ -58,7 +59,7 @@ def read_shard(
         accept_incomplete=accept_incomplete,
         notes=notes,
     )
-    return read_file(uri, options)
+    return read_file(as_uri(uri, "uri"), options)
 
 
 def read_file(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
@@ -67,7 +68,11 @@ def read_file(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
 
 
 def write_shard(
-    uri: str, schema: pa.Schema, *, storage_options: StorageOptions = None, limits: TarLimits = LIMITS
+    uri: str | PathLike[str],
+    schema: pa.Schema,
+    *,
+    storage_options: StorageOptions = None,
+    limits: TarLimits = LIMITS,
 ) -> AbstractContextManager[TarShard | ParquetShard]:
     """Write a shard that appears complete at the end of the block, or not at all; its ending decides the format.
 
@@ -81,6 +86,7 @@ def write_shard(
         OptionError: another ending.
         StorageError: the file cannot be written.
     """
+    uri = as_uri(uri, "uri")
     if (named := format_named(uri)) is None or named.write is None:
         raise OptionError(f"cannot write {uri}: its name has to end in {', '.join(shard_endings(writable=True))}")
     return named.write(uri, schema, storage_options, limits)

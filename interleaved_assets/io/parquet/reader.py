@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from interleaved_assets.io.rows.batches import gathered, row_bytes, sample_start
 from interleaved_assets.io.rows.raw_versions import with_raw_versions_of
 from interleaved_assets.io.rows.reader import ShardReader, align_shard, warn_absent
 from interleaved_assets.io.rows.value_bytes import has_byte_length
-from interleaved_assets.io.storage import InputFile, StorageOptions
+from interleaved_assets.io.storage import InputFile, StorageOptions, as_uri
 from interleaved_assets.model.casting import empty_table
 from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError, ShardError
@@ -98,7 +99,7 @@ class InterleavedParquetReader(ShardReader):
 
 
 def read_parquet_shard(
-    uri: str,
+    uri: str | PathLike[str],
     *,
     columns: Iterable[str] | None = None,
     max_batch_bytes: int | None = None,
@@ -123,7 +124,7 @@ def read_parquet_shard(
         OptionError: ``filters`` is invalid.
     """
     keep = _expression(filters)
-    with open_rows(uri, storage_options) as rows:
+    with open_rows(as_uri(uri, "uri"), storage_options) as rows:
         yield from rows.tables(columns, max_batch_bytes, keep)
 
 
@@ -171,13 +172,13 @@ def open_rows(uri: str, storage_options: StorageOptions = None) -> Iterator[Open
         yield OpenRows(source)
 
 
-def parquet_shard_schema(uri: str, *, storage_options: StorageOptions = None) -> pa.Schema:
+def parquet_shard_schema(uri: str | PathLike[str], *, storage_options: StorageOptions = None) -> pa.Schema:
     """Return the schema of the tables that :func:`read_parquet_shard` gives for this file, also if it has no rows.
 
     Raises:
         StorageError, ShardError: as for :func:`read_parquet_shard`.
     """
-    with open_rows(uri, storage_options) as rows:
+    with open_rows(as_uri(uri, "uri"), storage_options) as rows:
         return rows.schema
 
 

@@ -4,6 +4,7 @@ import contextlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from interleaved_assets.io.parquet.types import stored_schema
 from interleaved_assets.io.rows.batches import row_bytes, split_samples
 from interleaved_assets.io.rows.reader import align_shard
 from interleaved_assets.io.rows.writer import ShardWriter
-from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output, parse_size
+from interleaved_assets.io.storage import AtomicOutput, StorageOptions, as_uri, atomic_output, parse_size
 from interleaved_assets.model.casting import any_type, empty_table, plain_type, with_columns
 from interleaved_assets.model.columns import ROW_KEY
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
@@ -94,7 +95,7 @@ class ParquetShard:
 
 @contextlib.contextmanager
 def parquet_shard(
-    uri: str,
+    uri: str | PathLike[str],
     schema: pa.Schema,
     *,
     storage_options: StorageOptions = None,
@@ -117,11 +118,16 @@ def parquet_shard(
         OptionError: ``compression`` is unknown, or a column has a type that Parquet cannot hold.
         StorageError: the file cannot be written.
     """
+    uri = as_uri(uri, "uri")
     if compression not in CODECS:
         raise OptionError(f"compression must be one of {', '.join(CODECS)}, got {compression!r}")
     if empty := next((field for field in schema if any_type(field.type, _is_without_bytes)), None):
         raise OptionError(
             f"cannot write {uri} as Parquet: values of column {empty.name!r}, {empty.type}, have no bytes"
+        )
+    if negative := next((field for field in schema if any_type(field.type, _is_in_powers)), None):
+        raise OptionError(
+            f"cannot write {uri} as Parquet: column {negative.name!r}, {negative.type}, has a scale below 0: cast it"
         )
     schema = pa.schema([field.with_type(plain_type(field.type)) for field in schema], schema.metadata)
     with atomic_output(uri, storage_options) as output:
@@ -198,6 +204,11 @@ def _is_without_bytes(dtype: pa.DataType) -> bool:
     """Return whether ``dtype`` has a fixed size of 0: pyarrow refuses such bytes, and cannot read such lists."""
     is_empty_list = pa.types.is_fixed_size_list(dtype) and not dtype.list_size
     return is_empty_list or (pa.types.is_fixed_size_binary(dtype) and not dtype.byte_width)
+
+
+def _is_in_powers(dtype: pa.DataType) -> bool:
+    """Return whether ``dtype`` is a decimal with a negative scale, which Parquet does not have."""
+    return pa.types.is_decimal(dtype) and dtype.scale < 0
 
 
 def _check_values(table: pa.Table, uri: str) -> None:

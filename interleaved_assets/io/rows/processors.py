@@ -4,8 +4,11 @@ import contextlib
 import math
 import os
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import Final
+
+from interleaved_assets.model.errors import OptionError
 
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """The limit of a container on Linux: microseconds of processors in each period, or ``max``, and the period."""
@@ -25,6 +28,17 @@ def processors() -> int:
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     allowed = min(allowed, _quota() or allowed)
     return min(allowed, max(2, allowed // _sharing))
+
+
+def thread_count(threads: int | None) -> int:
+    """Return the number of threads that a caller asks for, or :func:`processors` for None and 0.
+
+    Raises:
+        OptionError: it is no whole number, or below 0.
+    """
+    if threads is not None and (not isinstance(threads, Integral) or threads < 0):
+        raise OptionError(f"threads is a whole number from 1, or None, got {threads!r}")
+    return threads or processors()
 
 
 def worker_processes() -> int:

@@ -75,6 +75,10 @@ class ShardReader(ABC):
         self._options = options
         if isinstance(self.fields, str) or isinstance(self.file_extensions, str):
             raise OptionError("fields and file_extensions are lists of names, not one string")
+        if self.fields is not None:
+            self.fields = tuple(self.fields)  # each file needs them, and an iterator has them once
+            if odd := [name for name in self.fields if not isinstance(name, str)]:
+                raise OptionError(f"fields are names of columns, got {odd[0]!r}")
         self.file_extensions = dotted(self.file_extensions, "file_extensions")
         self._limit = None if self.max_batch_bytes is None else parse_size(self.max_batch_bytes, "max_batch_bytes")
         # raises for invalid options before files are searched

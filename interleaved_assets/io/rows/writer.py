@@ -14,7 +14,7 @@ from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import fetched_parts, with_fetch_columns
 from interleaved_assets.io.rows.policy import apply_error_policy, check_policy
 from interleaved_assets.io.rows.reader import align_shard
-from interleaved_assets.io.storage import exists, folders_of, join
+from interleaved_assets.io.storage import as_uri, exists, folders_of, join
 from interleaved_assets.io.storage.limits import limits_of
 from interleaved_assets.model.batch import InterleavedBatch, check_batch
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
@@ -76,7 +76,7 @@ class ShardWriter(ABC):
         Raises:
             OptionError: an option is invalid.
         """
-        self.output_dir = str(self.output_dir)
+        self.output_dir = as_uri(self.output_dir, "output_dir")
         check_policy(self.on_materialize_error)
         if self.mode not in MODES:
             raise OptionError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")

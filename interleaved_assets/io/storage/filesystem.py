@@ -124,9 +124,22 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
         raise OptionError(f"cannot reach {uri}: {error}") from error
 
 
+def as_uri(place: str | os.PathLike[str], option: str) -> str:
+    """Return a path or a URL as text.
+
+    Raises:
+        OptionError: ``place`` is neither text nor a path; the message names ``option``.
+    """
+    uri = os.fspath(place) if isinstance(place, os.PathLike) else place
+    if not isinstance(uri, str):
+        raise OptionError(f"{option} is a path or a URL, got {type(place).__name__}")
+    return uri
+
+
 def join(folder: str, name: str) -> str:
     """Return the path or URL of ``name`` below ``folder``, which is a path or a URL."""
-    return f"{folder.rstrip('/')}/{name}" if folder.strip("/") else f"{folder}{name}"
+    is_whole = not folder.strip("/") or folder.endswith("://")  # "s3:/name" would be a path
+    return f"{folder}{name}" if is_whole else f"{folder.rstrip('/')}/{name}"
 
 
 def file_info(uri: str, storage_options: StorageOptions = None) -> dict[str, Any] | None:

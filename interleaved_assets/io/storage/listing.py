@@ -2,8 +2,9 @@
 
 import glob
 import re
-from collections.abc import Sequence
-from os import PathLike, fspath
+from collections.abc import Iterable, Sequence
+from io import IOBase
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +12,7 @@ from fsspec.spec import AbstractFileSystem
 
 from interleaved_assets.io.storage.filesystem import (
     StorageOptions,
+    as_uri,
     filesystem,
     is_chain,
     is_local,
@@ -57,15 +59,17 @@ def find_files(
 
     Raises:
         StorageError: a path is missing or unreadable, or a folder or glob holds no file with the right extension.
-        OptionError: no path is given.
+        OptionError: no path is given, or what is given is no path.
     """
-    given = [file_paths] if isinstance(file_paths, str | PathLike) else list(file_paths)
+    given: list[Any] = [file_paths]
+    if isinstance(file_paths, Iterable) and not isinstance(file_paths, str | bytes | PathLike | IOBase):
+        given = list(file_paths)
     if not given:
         raise OptionError("file_paths is empty: name a file, a folder, a glob or a list of them")
     suffixes = tuple(extension.lower() for extension in extensions)
     found: dict[str, InputFile] = {}
     for item in given:
-        uri = fspath(item)
+        uri = as_uri(item, "file_paths")
         with storage_errors(uri, "find"):
             for name, size in _matches(uri, suffixes, storage_options):
                 found[name] = InputFile(name, size)

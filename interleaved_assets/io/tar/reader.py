@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import materialize_parts
 from interleaved_assets.io.rows.raw_versions import is_by_reference
 from interleaved_assets.io.rows.reader import ShardReader, warn_absent
-from interleaved_assets.io.storage import InputFile, StorageOptions, folders_of
+from interleaved_assets.io.storage import InputFile, StorageOptions, as_uri, folders_of
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits, check_limits, limits_of
 from interleaved_assets.io.tar.estimates import null_bytes
 from interleaved_assets.io.tar.groups import detected_layout
@@ -42,7 +43,7 @@ _STEP_BYTES: Final = 2**29
 
 
 def read_tar_shard(
-    uri: str,
+    uri: str | PathLike[str],
     *,
     layout: ShardLayout | None = None,
     max_batch_bytes: int | None = None,
@@ -93,7 +94,7 @@ def read_tar_shard(
         notes=notes,
         by_reference=by_reference,
     )
-    return _tar_tables(uri, options)
+    return _tar_tables(as_uri(uri, "uri"), options)
 
 
 class ReadOptions(NamedTuple):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from interleaved_assets.io.archive.index import BLOCK, RECORD, member_header, pa
 from interleaved_assets.io.archive.writer import MemberWriter
 from interleaved_assets.io.rows.batches import gathered
 from interleaved_assets.io.rows.writer import ShardWriter
-from interleaved_assets.io.storage import AtomicOutput, StorageOptions, atomic_output
+from interleaved_assets.io.storage import AtomicOutput, StorageOptions, as_uri, atomic_output
 from interleaved_assets.io.storage.atomic import BytesLike
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.exact import MODALITIES, Exact, check_columns
@@ -88,7 +89,9 @@ class TarShard:
 
 
 @contextmanager
-def tar_shard(uri: str, *, storage_options: StorageOptions = None, limits: TarLimits = LIMITS) -> Iterator[TarShard]:
+def tar_shard(
+    uri: str | PathLike[str], *, storage_options: StorageOptions = None, limits: TarLimits = LIMITS
+) -> Iterator[TarShard]:
     """Write a tar that appears whole at the end of the block, or not at all.
 
     It holds, for each sample, ``<key>.json`` and then ``<key>.<position>.<extension>`` for each image. The key is made
@@ -103,6 +106,7 @@ def tar_shard(uri: str, *, storage_options: StorageOptions = None, limits: TarLi
     Raises:
         StorageError: the tar cannot be written.
     """
+    uri = as_uri(uri, "uri")
     with atomic_output(uri, storage_options) as output, ExitStack() as stack:
         sink: Any = output
         if uri.lower().endswith(COMPRESSED_ENDINGS):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import binary_views, parts_within
-from interleaved_assets.io.rows.processors import processors
+from interleaved_assets.io.rows.processors import thread_count
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.model.rows import filter_rows
@@ -96,7 +96,7 @@ def score_batches(
             yield _score_table(images, score(_sources(images)), schema)
         return
     waiting: deque[tuple[pa.Table, list[Future[list[tuple[object, ...]]]]]] = deque()
-    threads = threads or processors()
+    threads = thread_count(threads)
     with decoders_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
         for images in map(_images, tables):
             sources = _sources(images)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import split_samples
-from interleaved_assets.io.rows.processors import processors
+from interleaved_assets.io.rows.processors import thread_count
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.model.row_checks import check_rows
@@ -70,7 +70,7 @@ def score_documents(
     texts = rows["text_content"].cast(pa.large_string())
     rows = rows.set_column(rows.column_names.index("text_content"), "text_content", texts)
     batches = list(split_samples(rows, _BATCH_BYTES, text_bytes(rows)))
-    threads = min(threads or processors(), len(batches))
+    threads = min(thread_count(threads), len(batches))
     if threads <= 1:
         tables = [_scored(batch, fields, scorers, schema) for batch in batches]
     else:

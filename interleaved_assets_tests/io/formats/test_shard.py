@@ -5,8 +5,9 @@ import pytest
 
 from interleaved_assets.io.formats.registry import PARQUET, TAR, all_formats
 from interleaved_assets.io.formats.shard import format_of, read_shard, write_shard
+from interleaved_assets.io.parquet.reader import parquet_shard_schema, read_parquet_shard
 from interleaved_assets.io.storage.limits import TarLimits
-from interleaved_assets.io.tar.reader import ReadOptions
+from interleaved_assets.io.tar.reader import ReadOptions, read_tar_shard
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.errors import IncompleteShard, OptionError, ShardError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
@@ -107,3 +108,19 @@ def test_what_is_no_shard_is_refused_with_its_name(tmp_path: Path) -> None:
         list(read_shard(str(cut), accept_incomplete=False))
     with pytest.raises(OptionError, match=r"cannot write a\.zip: its name has to end in"):
         write_shard("a.zip", INTERLEAVED_SCHEMA)
+
+
+def test_a_path_is_taken_like_its_text_and_anything_else_is_refused(tmp_path: Path) -> None:
+    (table,) = read_shard(good_shard(tmp_path / "a.tar"))
+    for ending in (".tar", ".parquet"):
+        with write_shard(tmp_path / f"b{ending}", table.schema) as out:
+            out.write(table)
+        assert next(iter(read_shard(tmp_path / f"b{ending}"))).num_rows == table.num_rows
+    assert next(read_tar_shard(tmp_path / "b.tar")).num_rows == table.num_rows
+    assert next(read_parquet_shard(tmp_path / "b.parquet")).num_rows == table.num_rows
+    assert parquet_shard_schema(tmp_path / "b.parquet").names == table.schema.names
+    for wrong in (None, 5, b"a.tar"):
+        with pytest.raises(OptionError, match="uri is a path or a URL, got "):
+            read_shard(wrong)
+        with pytest.raises(OptionError, match="uri is a path or a URL, got "):
+            write_shard(wrong, table.schema)

@@ -474,3 +474,12 @@ def test_images_of_a_dictionary_are_not_copied(tmp_path: Path) -> None:
         del first
     finally:
         pa.set_memory_pool(usual)
+
+
+def test_fields_of_an_iterator_are_read_from_every_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        pq.write_table(shard_table(name), tmp_path / f"{name}.parquet")
+    found = list(InterleavedParquetReader(tmp_path, fields=iter(["score"])))
+    assert [batch.to_pyarrow()["score"].null_count for batch in found] == [0, 0]
+    with pytest.raises(OptionError, match="fields are names of columns, got 1"):
+        InterleavedParquetReader(tmp_path, fields=[1])

@@ -254,3 +254,14 @@ def test_sample_ids_of_other_types_become_text(tmp_path: Path, values: pa.Array,
 
 def shard_rows() -> pa.Table:
     return rows_table([{"sample_id": "s", "position": row, "modality": "text"} for row in range(3)])
+
+
+@pytest.mark.parametrize("dtype", [pa.decimal128(5, -2), pa.list_(pa.decimal256(50, -1))])
+def test_a_decimal_with_a_scale_below_0_is_refused_by_name(tmp_path: Path, dtype: pa.DataType) -> None:
+    table = rows_table([{"sample_id": "a"}], extra=pa.nulls(1, dtype))
+    with (
+        pytest.raises(OptionError, match=r"column 'extra', .*decimal.*has a scale below 0: cast it"),
+        parquet_shard(tmp_path / "a.parquet", table.schema),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())

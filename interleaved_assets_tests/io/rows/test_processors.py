@@ -2,10 +2,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from interleaved_assets.io.rows import processors as module
-from interleaved_assets.io.rows.processors import processors, share_processors, worker_processes
+from interleaved_assets.io.rows.processors import processors, share_processors, thread_count, worker_processes
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.settings.sections import RunSettings
 from interleaved_assets_tests.defects import stand_in
 
@@ -61,3 +63,13 @@ def test_workers_of_a_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a
     assert worker_processes() == workers
     assert RunSettings().shards_at_once == workers
     assert RunSettings(parallel_shards=5).shards_at_once == 5
+
+
+def test_threads_are_a_whole_number_and_none_means_all_processors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _machine(monkeypatch, tmp_path, 3)
+    assert [thread_count(threads) for threads in (None, 0, 5, np.int64(2))] == [3, 3, 5, 2]
+    for wrong in (-1, 1.5, "2"):
+        with pytest.raises(OptionError, match=f"threads is a whole number from 1, or None, got {wrong!r}"):
+            thread_count(wrong)

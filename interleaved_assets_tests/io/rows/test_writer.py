@@ -12,6 +12,7 @@ import pytest
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
 from interleaved_assets.io.rows.fetch import Access
+from interleaved_assets.io.storage import join
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
 from interleaved_assets.model.batch import InterleavedBatch
@@ -340,3 +341,16 @@ def test_reader_and_writer_chain(tmp_path: Path) -> None:
     found = [name for one in InterleavedParquetReader(paths) for name in one.to_pyarrow()["sample_id"].to_pylist()]
     assert sorted(set(found)) == ["a", "a2", "b", "b2", "c", "c2"]
     assert len(found) == 12
+
+
+@pytest.mark.parametrize("place", [None, 5, b"out", ["out"]])
+def test_an_output_folder_that_is_no_path_is_refused(place: object) -> None:
+    for writer in (InterleavedParquetWriter, InterleavedWebdatasetWriter):
+        with pytest.raises(OptionError, match=f"output_dir is a path or a URL, got {type(place).__name__}"):
+            writer(place)
+
+
+def test_a_scheme_alone_is_not_made_a_local_folder() -> None:
+    assert join("s3://", "a.tar") == "s3://a.tar"
+    assert join("s3://b//", "a.tar") == "s3://b/a.tar"
+    assert join("/", "a.tar") == "/a.tar"

@@ -1,5 +1,6 @@
 """Finding input files and grouping them into partitions."""
 
+import io
 import zipfile
 from pathlib import Path
 
@@ -147,3 +148,9 @@ def test_grouping_options_that_make_no_sense(options: dict, message: str) -> Non
 )
 def test_sizes(text: int | str, size: int) -> None:
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("given", [None, 5, b"a.tar", [None], [b"a.tar"], io.BytesIO()])
+def test_what_is_no_path_is_refused(given: object) -> None:
+    with pytest.raises(OptionError, match="file_paths is a path or a URL, got "):
+        find_files(given, (".tar",))
