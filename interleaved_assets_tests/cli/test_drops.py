@@ -55,3 +55,27 @@ def test_drops_of_nothing(
 ) -> None:
     assert main([*curated, "drops", *arguments]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_drops_of_all_shards_up_to_a_limit(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "drops", "--reason", "sharpness_below"]) == 0
+    printed = capsys.readouterr()
+    assert ("a: 1 dropped row" in printed.out, "b: 1 dropped row" in printed.out, printed.err) == (True, True, "")
+    assert main([*curated, "drops", "--json", "--limit", "1"]) == 0
+    printed = capsys.readouterr()
+    (row,) = map(json.loads, printed.out.splitlines())
+    assert (row["shard"], row["content"]) == ("a", "doc-97-b.2.png")
+    assert printed.err == "interleaved: stopped after 1 row; --limit N lists more\n"
+    assert main([*curated, "drops", "--reason", "blur"]) == 1
+    assert "no row in 2 shards was dropped for 'blur'; its reasons: sharpness_below" in capsys.readouterr().err
+
+
+def test_a_shard_whose_ledger_cannot_be_read_is_skipped(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out/records/filtered/a.json").write_text("{")
+    assert main([*curated, "drops"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("interleaved: shard a was skipped: ")
+    assert "b: 1 dropped row" in printed.out
+    assert main([*curated, "drops", "--shard", "a"]) == 2

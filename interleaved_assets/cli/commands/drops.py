@@ -1,75 +1,139 @@
-"""``interleaved drops``: print the ledgers of one shard, with the contents of the rows."""
+"""``interleaved drops``: print the ledgers of shards, with the contents of the rows."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from interleaved_assets.cli.terminal.complete import complete_made_shards
 
+if TYPE_CHECKING:
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.settings import Settings
+
 SECTION: Final = "Samples and dropped rows"
 LONGEST_CONTENT: Final = 200
 """Most characters of a row's content in the table."""
+ROWS_OF_ALL_SHARDS: Final = 200
+"""Most rows that are listed without a shard and a limit."""
 _COLUMNS: Final = ("sample", "position", "modality", "stage", "reason", "measured", "threshold", "content or detail")
 
 
 @click.command("drops")
 @click.option(
-    "--shard", metavar="KEY", required=True, help="Partition key of the shard.", shell_complete=complete_made_shards
+    "--shard", metavar="KEY", help="Key of the shard; default: all shards.", shell_complete=complete_made_shards
 )
 @click.option("--reason", help="Only rows dropped for this reason, such as sharpness_below.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help=f"Most rows; default: all of a shard, {ROWS_OF_ALL_SHARDS} of all shards.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with whole texts.")
 @click.pass_obj
-def drops_command(file: str | None, *, shard: str, reason: str | None, as_json: bool) -> int:
-    """List the dropped rows of a shard with reason, measured value, threshold, and their text or fields.
+def drops_command(file: str | None, *, shard: str | None, reason: str | None, limit: int | None, as_json: bool) -> int:
+    """List dropped rows with reason, measured value, threshold, and their text, fields or image file.
 
     \b
+    interleaved drops --reason qr_above
     interleaved drops --shard 2024/part-0003
     interleaved drops --shard 2024/part-0003 --reason ratio_above --json
     """
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json
+    from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.run.stored_records import recorded_stages
+    from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+    from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
+    from interleaved_assets.reporting.wording.text import counted
+    from interleaved_assets.settings import load_settings
+
+    settings = load_settings(file)
+    if shard is not None and (problem := stored_keys_problem([shard], settings.storage)):
+        print_error(f"interleaved: {problem}")
+        return 1
+    keys = [shard] if shard is not None else sorted(recorded_stages(settings.storage, EVERY_STAGE))
+    left = limit or (None if shard is not None else ROWS_OF_ALL_SHARDS)
+    reasons: dict[str, None] = {}
+    shown, unread = 0, False
+
+    def read(key: str) -> "Drops | InterleavedError":
+        try:
+            return _read(key, reason, settings)
+        except InterleavedError as error:
+            if shard is not None:
+                raise
+            return error
+
+    for key, drops in zip(keys, parallel_map(read, keys, threads=READERS), strict=False):
+        if isinstance(drops, InterleavedError):
+            unread = True
+            print_error(f"interleaved: shard {key} was skipped: {drops}")
+            continue
+        reasons.update(dict.fromkeys(drops.reasons))
+        rows = drops.rows if left is None else drops.rows[: left - shown]
+        if as_json:
+            for row in rows:
+                print_json(row)
+        elif rows:
+            of_all = f"{len(rows):,} of " if len(rows) < len(drops.rows) else ""
+            title = f"{key}: {of_all}{counted(len(drops.rows), 'dropped row')}"
+            console().print_table(_COLUMNS, map(_line, rows), title=title)
+        shown += len(rows)
+        if shown == left:
+            print_error(f"interleaved: stopped after {counted(shown, 'row')}; --limit N lists more")
+            break
+    if not shown and not unread:
+        print_error(f"interleaved: {_no_rows(shard, len(keys), reason, list(reasons))}")
+        return 1
+    return 2 if unread else 0
+
+
+class Drops(NamedTuple):
+    """The dropped rows of a shard."""
+
+    rows: list[dict[str, Any]]
+    """Lines of its ledgers with the key of the shard and the content, of the wanted reason alone."""
+    reasons: Sequence[str]
+    """All reasons in its ledgers."""
+
+
+def _read(key: str, reason: str | None, settings: "Settings") -> Drops:
     import pyarrow.compute as pc
 
-    from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
-    from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.ledger import drop_reasons
     from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
     from interleaved_assets.pipeline.run.stored_records import read_valid_records
     from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
     from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
     from interleaved_assets.pipeline.stages.outputs import read_ledgers
-    from interleaved_assets.reporting.wording.text import counted
-    from interleaved_assets.settings import load_settings
 
-    settings = load_settings(file)
-    if problem := stored_keys_problem([shard], settings.storage):
-        print_error(f"interleaved: {problem}")
-        return 1
-    paths = settings.storage.shard(shard)
+    paths = settings.storage.shard(key)
     # the ledger of an earlier rewriting says nothing of the present rows
     stages = [stage for stage in LEDGER_STAGES if stage in stage_dag(settings)]
     records = read_valid_records(paths, (*stages, IMAGE_EXPORT))
     if not records:
-        print_error(f"no shard {short(shard)} has been materialized")
-        return 1
+        return Drops([], [])
     ledger = read_ledgers(paths, list(records))
-    reasons = drop_reasons(ledger)
+    reasons = list(drop_reasons(ledger))
     if reason is not None:
         ledger = ledger.filter(pc.equal(ledger["reason"], reason))
-    if not ledger.num_rows:
-        what = f" for {short(reason)}; its reasons: {', '.join(reasons) or 'none'}" if reason is not None else ""
-        print_error(f"no row of shard {shard} was dropped{what}")
-        return 1
     contents = dropped_contents(ledger, paths)
     rows = [
-        {"shard": shard, **row, "content": contents.get(key)}
-        for key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
+        {"shard": key, **row, "content": contents.get(row_key)}
+        for row_key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
     ]
-    if as_json:
-        for row in rows:
-            print_json(row)
-    else:
-        title = f"{shard}: {counted(len(rows), 'dropped row')}"
-        console().print_table(_COLUMNS, map(_line, rows), title=title)
-    return 0
+    return Drops(rows, reasons)
+
+
+def _no_rows(shard: str | None, shards: int, reason: str | None, reasons: list[str]) -> str:
+    from interleaved_assets.cli.terminal.console import short
+    from interleaved_assets.reporting.wording.text import counted
+
+    where = f"of shard {shard}" if shard is not None else f"in {counted(shards, 'shard')}"
+    what = f" for {short(reason)}; its reasons: {', '.join(reasons) or 'none'}" if reason is not None else ""
+    return f"no row {where} was dropped{what}"
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
+from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_table
 from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
@@ -122,6 +123,7 @@ def html_report(
         shards_version=shards_version((shard.key, shard.status, shard.published) for shard in data.shards),
         selected_before=sum(shard.selected_before for shard in data.shards),
         errors=explained_errors(data.errors),
+        error_codes=ROW_ERROR_CODES,
         about=about,
         held={} if held is None else held,
         nothing=Held(),

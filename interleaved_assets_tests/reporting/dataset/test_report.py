@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.pipeline.run.record import Counts
 from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.status.status import State, Status
@@ -94,6 +95,7 @@ def test_the_figures_of_the_page() -> None:
         "web/flyers|000 · a at position 4: measured 0.2, threshold 0.05",
     ]
     assert page.row("undecodable_image")[-1] == "web/flyers|000 · b at position 1: undecodable_image: 0 bytes"
+    assert f"undecodable_image 1 of 1 row: {ROW_ERROR_CODES['undecodable_image']}" in words
     assert page.row("sharpness") == ["sharpness", "Sharpness", "keep ≥ 100", "7", "1", "85.7 %", "1", "1"]
     assert page.row("clip") == ["clip", "CLIP similarity", "keep ≥ 0.15", "not scored", "–", "0", "0"]
     assert page.row("ratio")[3] == "filters samples"
