@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError as SourceError
 
 from interleaved_assets.io.formats.registry import all_formats
-from interleaved_assets.io.storage import check_place, is_local, local_path
+from interleaved_assets.io.storage import check_place, is_within
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.options import find_unlisted
 from interleaved_assets.model.errors import OptionError, SettingsError, StorageError
@@ -149,7 +149,7 @@ def _parsed(text: str, file: Path) -> Settings:
         check_place(storage.output_root)
     except OptionError as error:
         raise SettingsError(f"{file}: storage.output_root: {error}") from error
-    if _is_within(storage.output_root, storage.raw_root) or _is_within(storage.raw_root, storage.output_root):
+    if is_within(storage.output_root, storage.raw_root) or is_within(storage.raw_root, storage.output_root):
         raise SettingsError(
             f"{file}: storage.raw_root {storage.raw_root} and storage.output_root {storage.output_root} "
             "lie inside one another: outputs would be read as new shards. Use separate folders."
@@ -200,12 +200,6 @@ def _with_absolute_files(clip: ClipSettings, folder: Path) -> ClipSettings:
         files["pretrained"] = _absolute(clip.checkpoint, folder)
     heads = {name: head.model_copy(update={"path": _absolute(head.path, folder)}) for name, head in clip.heads.items()}
     return clip.model_copy(update={**files, "heads": heads})
-
-
-def _is_within(inner: str, outer: str) -> bool:
-    """Return whether one root is in the other, also if a link or ``file://`` names a folder in two ways."""
-    inner, outer = (os.path.realpath(local_path(root)) if is_local(root) else root for root in (inner, outer))
-    return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _absolute(root: str, folder: Path) -> str:

@@ -91,6 +91,12 @@ def local_path(uri: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(uri)))  # noqa: PTH100, PTH111 - Path.resolve would follow links
 
 
+def is_within(inner: str, outer: str) -> bool:
+    """Return whether a folder or URL is in another one, or is it, also if a link or ``file://`` gives it two names."""
+    inner, outer = (os.path.realpath(local_path(uri)) if is_local(uri) else uri for uri in (inner, outer))
+    return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
+
+
 def locator_path(uri: str) -> str:
     """Return the path or URL of a file as locators have it: absolute, and without credentials."""
     return str(local_path(uri)) if is_local(uri) else without_credentials(uri)

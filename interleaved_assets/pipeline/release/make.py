@@ -13,6 +13,7 @@ from interleaved_assets.io.storage import (
     create_file,
     exists,
     is_local,
+    is_within,
     join,
     local_path,
     read_small,
@@ -201,7 +202,7 @@ def _checked_folder(to: str, storage: StorageSettings) -> str:
         raise OptionError(f"a release cannot be copied to {to}: choose an empty folder below it")
     check_output(join(folder, MANIFEST_FILE))
     for root in (storage.raw_root, storage.output_root):
-        if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
+        if is_within(folder, root):
             raise OptionError(f"a release cannot be copied to {folder}: choose a folder outside {root}")
     return folder
 

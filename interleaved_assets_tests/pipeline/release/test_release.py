@@ -256,6 +256,9 @@ def test_a_release_is_never_overwritten(settings: Settings, tmp_path: Path) -> N
     for root in ("raw", "out"):
         with pytest.raises(OptionError, match="choose a folder outside"):
             make_release("v2", settings, to=str(tmp_path / root / "v2"))
+    (tmp_path / "link").symlink_to("raw")
+    with pytest.raises(OptionError, match="choose a folder outside"):
+        make_release("v2", settings, to=str(tmp_path / "link/v2"))
 
 
 def test_shards_that_are_not_current_are_named_or_left_out(settings: Settings, tmp_path: Path) -> None:
