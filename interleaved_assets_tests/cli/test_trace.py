@@ -76,6 +76,19 @@ def test_trace_of_an_unknown_sample(curated: list[str], capsys: pytest.CaptureFi
     assert "no sample 'nobody' in 2 shards" in capsys.readouterr().err
 
 
+def test_trace_takes_the_name_of_an_image(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "trace", "doc-97-b.2.png"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("doc-97-b.2.png is the image at position 2 of sample doc-97-b in shard a\n")
+    assert "dropped: sharpness_below" in printed
+    assert main([*curated, "trace", "doc-97-b.2.png", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["images"] == [{"shard": "a", "sample_id": "doc-97-b", "position": 2}]
+    assert [shard["shard"] for shard in found["shards"]] == ["a"]
+    assert main([*curated, "trace", "doc-97-b.2.pn", "--shard", "a"]) == 1
+    assert capsys.readouterr().err == "no sample 'doc-97-b.2.pn' in 1 shard, and no image of this name\n"
+
+
 def lines_of(printed: str, stage: str) -> list[list[str]]:
     """The cells of the table of ``stage``, a list a line."""
     lines = printed.split(f"\n{stage}  ", maxsplit=1)[1].splitlines()

@@ -12,7 +12,7 @@ from interleaved_assets.cli.terminal.options import FILE, as_json
 
 if TYPE_CHECKING:
     from interleaved_assets.cli.terminal.console import DataConsole
-    from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow
+    from interleaved_assets.pipeline.lineage.sample import NamedImage, StageTrace, TracedRow
     from interleaved_assets.pipeline.lineage.tar import TarTrace
 
 SECTION: Final = "Samples and dropped rows"
@@ -21,7 +21,7 @@ _COLUMNS: Final = ("position", "modality", "outcome", "measured", "threshold", "
 
 
 @click.command("trace")
-@click.argument("sample_id", required=False)
+@click.argument("sample_id", required=False, metavar="[SAMPLE_ID|IMAGE]")
 @click.option(
     "--tar",
     metavar="PATH",
@@ -38,7 +38,10 @@ _COLUMNS: Final = ("position", "modality", "outcome", "measured", "threshold", "
 @as_json
 @click.pass_obj
 def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_json: bool, **given: Any) -> int:
-    """Show the path of SAMPLE_ID through the stages, or the origin of a tar.
+    """Show the path of a sample through the stages, or the origin of a tar.
+
+    SAMPLE_ID is the id of a sample, as in ledgers and pages. IMAGE is the name of an image's file in its raw tar: its
+    samples are shown.
 
     Each stage lists the sample's rows by position: dropped rows with reason, measured value and threshold, stored
     errors, and kept rows summed up. The last entry is the final tar, or its part, with the sample's members.
@@ -46,6 +49,7 @@ def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_j
     \b
     interleaved trace paper-17
     interleaved trace paper-17 --shard 2024/part-0003 --all
+    interleaved trace paper-17.0.jpg
     interleaved trace --tar data/curated/tars/a.tar
     """
     if (sample_id is None) == (tar is None):
@@ -60,7 +64,7 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress, short
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.errors import InterleavedError
-    from interleaved_assets.pipeline.lineage.sample import find_sample
+    from interleaved_assets.pipeline.lineage.sample import find_image, find_sample
     from interleaved_assets.pipeline.run.stored_records import recorded_stages
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.reporting.wording.text import counted
@@ -77,12 +81,15 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
     skipped: dict[str, str] = {}
     unread: list[str] = []
     """Shards whose final tars could not be read."""
-    with progress("searching shards", len(keys), out, as_json=as_json, lines=True) as advance:
-        begun = _counted(keys, advance)
-        for key, traces in find_sample(sample_id, begun, settings.storage, stages):
+
+    def skip(key: str, error: InterleavedError) -> None:
+        skipped[key] = str(error)
+        print_error(f"interleaved: shard {key} was skipped: {error}")
+
+    def show(sample_id: str, keys: Iterable[str]) -> None:
+        for key, traces in find_sample(sample_id, keys, settings.storage, stages):
             if isinstance(traces, InterleavedError):
-                skipped[key] = str(traces)
-                print_error(f"interleaved: shard {key} was skipped: {traces}")
+                skip(key, traces)
                 continue
             found.append(_facts_of_sample(key, traces))
             if not as_json:
@@ -91,11 +98,29 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
                 if isinstance(trace.in_tar, InterleavedError):
                     unread.append(key)
                     print_error(f"interleaved: {trace.in_tar}")
+
+    with progress("searching shards", len(keys), out, as_json=as_json, lines=True) as advance:
+        show(sample_id, _counted(keys, advance))
+    images: list[NamedImage] = []
+    if not found:
+        for key, named in find_image(sample_id, [key for key in keys if key not in skipped], settings.storage):
+            if isinstance(named, InterleavedError):
+                skip(key, named)
+            else:
+                images += named
+        for image in images if not as_json else ():
+            place = f"at position {image.position} of sample {image.sample_id} in shard {image.shard}"
+            out.print(f"{sample_id} is the image {place}", soft_wrap=True)
+        for key, of_image in dict.fromkeys((image.shard, image.sample_id) for image in images):
+            show(of_image, [key])
     if as_json:
-        print_json({"sample_id": sample_id, "searched": len(keys), "skipped": skipped, "shards": found})
+        by_image = {"images": [image._asdict() for image in images]} if images else {}
+        print_json({"sample_id": sample_id, "searched": len(keys), "skipped": skipped, **by_image, "shards": found})
     if not found:
         of_them = f", {len(skipped)} of them skipped" if skipped else ""
-        print_error(f"no sample {short(sample_id)} in {counted(len(keys), 'shard')}{of_them}")
+        print_error(
+            f"no sample {short(sample_id)} in {counted(len(keys), 'shard')}{of_them}, and no image of this name"
+        )
     return 2 if skipped or unread else 0 if found else 1
 
 
