@@ -111,8 +111,3 @@ def project(folder: Path, text: str = "") -> Settings:
     file = folder / "interleaved.toml"
     file.write_text(f'[storage]\nraw_root = "raw"\noutput_root = "out"\n{text}')
     return load_settings(file)
-
-
-def one_at_a_time(settings: Settings) -> Settings:
-    """The same settings, under which a step works on its shards in this process, one after another."""
-    return settings.model_copy(update={"run": settings.run.model_copy(update={"parallel_shards": 1})})

@@ -17,6 +17,7 @@ def test_scale_1_has_the_published_shards_and_samples() -> None:
     assert [small.samples_of(shard) for shard in range(small.shards)] == [86, 85, 85, 85]
 
 
+@pytest.mark.system
 def test_it_prints_the_figures_of_every_direction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,8 @@
 """Every benchmark starts on tiny data and ends: figures are not judged here, only that the scripts fit the package.
 
 ``benchmarks.bench`` and ``benchmarks.fuzz`` have tests of their own (``test_bench.py``, ``test_fuzz.py``); the former
-starts the worker ``own_io``, and ``scale`` starts ``scale_probe``.
+starts the worker ``own_io``, and ``scale`` starts ``scale_probe``. They take a minute together, and no user notices
+that a benchmark no longer starts: ``make test-all`` runs them.
 """
 
 import gzip
@@ -24,6 +25,7 @@ ELSEWHERE = {"bench", "own_io", "scale_probe"}
 MISSING = "nemo-curator is not installed here: benchmarks/README.md says how to make its environment"
 
 Start = Callable[..., str]
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture
@@ -135,7 +137,6 @@ def test_dataset_and_a_turn_of_the_chain(start: Start, tmp_path: Path, noise: No
     assert tuple(figures["by_stage"]) == STAGES
 
 
-@pytest.mark.system  # its webdataset loader imports torch
 def test_real_shards(start: Start, tmp_path: Path) -> None:
     said = start("real_shards", "--tars", good_shard(tmp_path / "a.tar"), "--work", tmp_path / "work")
     assert "a.tar: 3 samples, 5 images, 13 rows in" in said
@@ -170,7 +171,6 @@ def test_the_scripts_that_compare_end_with_the_peers_message(
     assert capfd.readouterr().err.count(MISSING) == 3
 
 
-@pytest.mark.system
 def test_the_chain_and_the_four_directions(start: Start, tmp_path: Path, noise: None) -> None:
     size = ("--rounds", "1", "--form", "jpeg", "--form", "members", "--shards", "1", "--samples", "2")
     printed = start("chain", "--work", tmp_path / "chain", *size)
@@ -185,7 +185,6 @@ def test_the_chain_and_the_four_directions(start: Start, tmp_path: Path, noise: 
     assert said.count("| jpeg | ") == 4
 
 
-@pytest.mark.system
 def test_memory(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import memory, memory_limits
 
@@ -195,37 +194,31 @@ def test_memory(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(start("memory_limits").splitlines()) == 3
 
 
-@pytest.mark.system
 def test_events(start: Start, tmp_path: Path) -> None:
     said = start("events", "--work", tmp_path / "events", "--shards", "2")
     assert "| seconds a shard and asset | " in said
     assert "queueing a run, seconds a shard: " in said
 
 
-@pytest.mark.system
 def test_scale(start: Start, tmp_path: Path) -> None:
     chosen = "sensor,many,nightly,s3,report"
     said = start("scale", "--work", tmp_path / "a", "--shards", "41", "--storage", "sqlite", "--only", chosen)
     assert [name for name in chosen.split(",") if f"| {name} | " not in said] == []
 
 
-@pytest.mark.system
 def test_bucket(start: Start, tmp_path: Path) -> None:
     assert "Parquet" in start("bucket", "--work", tmp_path / "bucket", "--mib", "1", "--rounds", "1")
 
 
-@pytest.mark.system
 def test_cluster(start: Start) -> None:
     # a run on nodes is deploy/test_ray.py's
     assert "stage functions, CPU of a shard" in start("cluster", "--shards", "4", "--nodes", "")
 
 
-@pytest.mark.system
 def test_qr(start: Start) -> None:
     assert "zxing-cpp 3" in start("qr", "--count", "1")
 
 
-@pytest.mark.system
 @pytest.mark.torch
 def test_clip(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     few = ("--images", "4")

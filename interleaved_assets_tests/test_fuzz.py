@@ -62,6 +62,7 @@ def raises(folder: str) -> str:
     raise KeyError(folder)
 
 
+@pytest.mark.system
 def test_a_case_that_ends_otherwise_is_a_finding_and_the_next_goes_on() -> None:
     cases: list[Work] = [refused, dies, works_for_ever, raises, takes_memory, lambda folder: "read"]
     ends = list(run_in_children(cases, seconds=1))

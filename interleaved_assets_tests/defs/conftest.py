@@ -38,6 +38,16 @@ def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.Dags
         yield instance
 
 
+@pytest.fixture(autouse=True)
+def shards_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step works on its shards here, one after another: a worker process takes up to 0.2 s to say that it is done.
+
+    Fixtures of a module, such as ``run_twice``, come before this one, and so have worker processes.
+    """
+    if request.node.get_closest_marker("system") is None:
+        monkeypatch.setenv("INTERLEAVED_RUN__PARALLEL_SHARDS", "1")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def disk_not_waited_for() -> Iterator[None]:
     """SQLite does not wait until what it writes is on the disk: no test is about a machine that goes down."""

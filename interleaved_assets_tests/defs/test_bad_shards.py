@@ -13,7 +13,7 @@ from dagster import DagsterInstance
 from interleaved_assets.defs.partitions import SHARDS
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, materialized, run_chain
-from interleaved_assets_tests.documents import good_shard, one_at_a_time, project
+from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.system_calls import files_opened, system_calls
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
@@ -31,7 +31,7 @@ DAY = 86_400
 def test_a_shard_that_always_fails_is_tried_once_a_run(
     tmp_path: Path, instance: DagsterInstance, damage: Callable[[bytes], bytes]
 ) -> None:
-    settings = one_at_a_time(project(tmp_path, AT_ONCE))
+    settings = project(tmp_path, AT_ONCE)
     for name in ("a", "b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     bad = tmp_path / "raw" / "b.tar"

@@ -33,7 +33,6 @@ from interleaved_assets_tests.documents import (
     blurred_image,
     document,
     good_shard,
-    one_at_a_time,
     project,
     stages_before,
     with_downstream,
@@ -50,7 +49,7 @@ CHECKS = {name: {check.name for check in stage.checks} for name, stage in stage_
 
 def run(instance: dg.DagsterInstance, folder: Path, settings: str = "", stages: Sequence[str] = STAGES) -> Ran:
     """One run in this process over the shards a and b, made unless they are there."""
-    loaded = one_at_a_time(project(folder, settings))
+    loaded = project(folder, settings)
     for name in ("a", "b"):
         if not (folder / f"raw/{name}.tar").exists():
             good_shard(folder / f"raw/{name}.tar", seed=ord(name))

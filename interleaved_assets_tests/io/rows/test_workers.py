@@ -84,7 +84,7 @@ settings = project(folder, "[run]\\nmax_batch_bytes = 1048576\\n")
 good, _ = document("text", sharp_image(1))
 image = document("text", b"\\x89PNG" + bytes(600_000))
 bad = (good | {"images": [None, b"no image"], "texts": [1, None]}, [])
-for number in range(60):
+for number in range(20):
     # the second batch of each fails, while the third is read ahead
     write_shard(folder / "raw" / f"{number}.tar", {"a": image, "b": image, "c": bad, "d": image, "e": image})
 
@@ -100,7 +100,7 @@ def failure(key):
     return "none"
 
 gc.set_threshold(50, 2, 2)  # the collector runs at any moment
-for count in (1, 5, 20, 60):
+for count in (1, 20):
     found = []
     for name in parallel_map(failure, map(str, range(count)), threads=2):
         found.append(name)
@@ -118,7 +118,7 @@ def test_shards_that_fail_in_the_middle_do_not_hang_the_run(tmp_path: Path) -> N
         timeout=300,
         check=False,
     )
-    lines = [f"{{'MaterializeError'}} {count}" for count in (1, 5, 20, 60)]
+    lines = [f"{{'MaterializeError'}} {count}" for count in (1, 20)]
     assert (run.stdout.splitlines(), run.stderr) == (lines, "")
 
 

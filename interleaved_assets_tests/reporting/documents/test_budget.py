@@ -59,8 +59,8 @@ def test_200_usual_documents_are_below_5_mb() -> None:
     ids=["previews", "long", "lines", "dropped"],
 )
 def test_unusual_documents_take_no_more(items: list[ShownRow]) -> None:
-    fitted = fit_documents(shard(20, items), page_bytes=450_000)
-    assert page_bytes(fitted) < 500_000
+    fitted = fit_documents(shard(4, items), page_bytes=90_000)
+    assert page_bytes(fitted) < 100_000
     assert all(document.items for document in fitted)
 
 

@@ -38,7 +38,7 @@ def table(texts: list[str], sizes: list[int]) -> tuple[pa.Table, list[list[str]]
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    return drawn_texts(1200, seed=7)
+    return drawn_texts(400, seed=7)
 
 
 @pytest.fixture(scope="module")
