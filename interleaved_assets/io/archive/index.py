@@ -37,6 +37,7 @@ _MAX_END: Final = 2**63 - 1
 _SHOWN_CHARACTERS: Final = 200
 _RECORDS: Final = frozenset((b"path", b"linkpath", b"size"))
 _SPARSE_RECORD: Final = "GNU.sparse"
+_SPARSE_NAME: Final = "GNU.sparse.name"
 _LENGTH_DIGITS: Final = 7
 _USTAR_NAME_BYTES: Final = 100
 _USTAR_SIZE: Final = 8**11
@@ -170,7 +171,7 @@ def _next_header(read: ReadAt, offset: int, size: int, known: dict[str, str]) ->
     # an empty record removes an earlier value
     said = {key: value for key, value in (known | said).items() if value}
     return header._replace(
-        name=said.get("path", header.name),
+        name=said.get(_SPARSE_NAME) or said.get("path", header.name),
         link=said.get("linkpath", header.link),
         size=_decimal(said["size"]) if "size" in said else header.size,
         kind=_SPARSE if _SPARSE_RECORD in said else header.kind,
@@ -304,6 +305,8 @@ def _pax_records(data: bytes) -> dict[str, str]:
             break
         if key.startswith(b"GNU.sparse"):
             records[_SPARSE_RECORD] = "1"
+            if key == b"GNU.sparse.name":  # "path" is a name in a folder of its own
+                records[_SPARSE_NAME] = value.decode("utf-8", "backslashreplace")
         elif key in _RECORDS:
             records[key.decode()] = value.decode("utf-8", "backslashreplace")
         at = end

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_schema, block_tables
-from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS, type_of
+from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS, is_wide, type_of
 from interleaved_assets.io.storage import exists, locator_path, open_input
 from interleaved_assets.io.tar.documents import Document, read_document
 from interleaved_assets.io.tar.json_columns import cell_of
@@ -84,7 +84,8 @@ def _caption(uri: str, options: ReadOptions) -> Block:
         too_large = row_error("document_too_large", f"{uri} has more than max_document_bytes {most}")
         return Block("text", error=too_large, source_ref=_locator(uri))
     text = content.decode("utf-8", "replace")
-    error = row_error("invalid_text", f"{uri} is not UTF-8") if text.encode() != content else None
+    is_utf8 = text.encode() == content and not is_wide(content)
+    error = None if is_utf8 else row_error("invalid_text", f"{uri} is not UTF-8")
     return Block("text", text, error=error, source_ref=_locator(uri))
 
 

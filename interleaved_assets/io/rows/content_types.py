@@ -31,6 +31,9 @@ _TYPES: Final = {extension: mime for mime, extensions in _EXTENSIONS.items() for
 IMAGE_EXTENSIONS: Final = tuple(_TYPES)
 """All extensions of images, lower case, with dot."""
 
+CONTROLS: Final = bytes([*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20)])
+"""Control characters that no text has."""
+
 SNIFFED_BYTES: Final = 32
 """Number of bytes that :func:`sniff` needs."""
 
@@ -59,6 +62,17 @@ def type_of(extension: str) -> str | None:
 def extension_of(content_type: str | None) -> str | None:
     """Return the usual extension of a MIME type, with its dot; None if the type is not an image's."""
     return _EXTENSIONS[content_type][0] if content_type in _EXTENSIONS else None
+
+
+def is_wide(text: bytes) -> bool:
+    """Return whether bytes seem to be UTF-16 or UTF-32 without a mark, although they may be valid UTF-8.
+
+    About every second byte of such text is a control character; of other texts at most single ones are. Zeros at the
+    end do not count.
+    """
+    kept = text.rstrip(b"\0")
+    controls = len(kept) - len(kept.translate(None, CONTROLS))
+    return controls > 1 and controls * 4 > len(kept)
 
 
 def sniff(head: bytes) -> str | None:

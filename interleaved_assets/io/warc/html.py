@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from interleaved_assets.io.rows.content_types import CONTROLS
+
 # Labels of the WHATWG Encoding Standard whose Python codec has another name, or decodes fewer bytes.
 _CODECS: Final = {
     "iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252",
@@ -45,7 +47,6 @@ _MANY_ATTRIBUTES: Final = re.compile(
     rb"(?:[\t\n\f\r /]*+[^\t\n\f\r />][^\t\n\f\r />=]*+"
     rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >]*+))?+){%d}+" % (_MOST_ATTRIBUTES + 1)
 )
-_CONTROLS: Final = bytes([*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20)])
 _JUDGED_BYTES: Final = 4_096
 
 
@@ -112,7 +113,7 @@ def is_binary(html: bytes) -> bool:
     Of packed content these are about 5 %. Zeros that fill the end of a page do not count.
     """
     first = html[:_JUDGED_BYTES].rstrip(b"\0")
-    return (len(first) - len(first.translate(None, _CONTROLS))) * 100 > len(first)
+    return (len(first) - len(first.translate(None, CONTROLS))) * 100 > len(first)
 
 
 def excess(html: bytes) -> str | None:

@@ -2,14 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from interleaved_assets.io.web_documents.blocks import SIMILARITY, UrlLists
+
+MMC4_LISTS: Final = frozenset(("text_list", "image_info"))
 
 
 def is_mmc4(record: Mapping[str, Any]) -> bool:
     """Return whether a record has the two lists of MMC4 and not parallel ones."""
-    return isinstance(record.get("text_list"), list) and isinstance(record.get("image_info"), list)
+    return all(isinstance(record.get(name), list) for name in MMC4_LISTS)
 
 
 def mmc4_lists(record: Mapping[str, Any]) -> UrlLists:

@@ -12,6 +12,7 @@ from interleaved_assets.io.storage import locator_path
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.web_documents.blocks import UrlLists, blocks_of, sample_id_of
 from interleaved_assets.io.web_documents.image_store import find_images, store_shortfall, with_images
+from interleaved_assets.io.web_documents.mmc4 import MMC4_LISTS
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import REQUIRED_COLUMNS, RESERVED_COLUMNS
 from interleaved_assets.model.errors import ShardError, row_error
@@ -43,11 +44,17 @@ def parquet_shortfall(uri: str, options: ReadOptions) -> str | None:
 
 
 def has_url_lists(uri: str, options: ReadOptions) -> bool:
-    """Return whether a Parquet file has the two lists of ``options.layout``, and not the columns of the row model."""
+    """Return whether a Parquet file has the two lists of ``options.layout``, and not the columns of the row model.
+
+    Raises:
+        ShardError: it has the lists of MMC4 instead.
+    """
     with open_parquet(uri, options.storage_options) as source:
         names = set(source.schema.names)
-        lists = {options.layout.texts_field, options.layout.images_field}
-        return lists <= names and not set(REQUIRED_COLUMNS) <= names
+        lists, is_of_rows = {options.layout.texts_field, options.layout.images_field}, names >= {*REQUIRED_COLUMNS}
+        if names >= MMC4_LISTS and not (is_of_rows or names >= lists):
+            raise ShardError(f"{uri}: MMC4's {' and '.join(sorted(MMC4_LISTS))} are read from JSONL only: convert it")
+        return names >= lists and not is_of_rows
 
 
 def read_url_parquet(uri: str, options: ReadOptions) -> Iterator[pa.Table]:

@@ -254,6 +254,15 @@ def test_sparse_members_are_refused_by_name() -> None:
         index_of(bytes(header) + bytes(512 + 1024))
 
 
+@pytest.mark.parametrize("order", [("path", "GNU.sparse.name"), ("GNU.sparse.name", "path")])
+def test_a_sparse_member_of_pax_is_named_as_the_archiver_knows_it(order: tuple[str, str]) -> None:
+    names = {"path": "./GNUSparseFile.7/holes.png", "GNU.sparse.name": "holes.png"}
+    info = tarfile.TarInfo("GNUSparseFile.7/holes.png")
+    info.pax_headers = {"GNU.sparse.major": "1", **{key: names[key] for key in order}}
+    with pytest.raises(ShardError, match=r"member 'holes\.png' is stored sparse"):
+        index_of(info.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
+
+
 def test_data_behind_the_end_mark_is_noticed() -> None:
     data = pack([("a.json", b"1")])
     index = index_of(data + data)

@@ -30,9 +30,15 @@ def test_an_image_alone_and_one_with_caption_and_json(tmp_path: Path) -> None:
 def test_a_caption_of_another_encoding_is_an_error_and_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "cat.png"
     path.write_bytes(sharp_image(1))
-    for codec in ("utf-16", "utf-16-be", "latin-1", "utf-32"):
-        (tmp_path / "cat.txt").write_bytes("Ein Kätzchen".encode(codec))
-        assert str(read(path)[2]["materialize_error"]).startswith("invalid_text: "), codec
+    for text in ("Ein Kätzchen", "A cat", "Кот", "Кот на диване"):
+        for codec in ("utf-16", "utf-16-be", "utf-16-le", "latin-1", "cp1251", "utf-32"):
+            encoded = text.encode(codec, "replace")
+            if not encoded.isascii() or 0 in encoded:
+                (tmp_path / "cat.txt").write_bytes(encoded)
+                assert str(read(path)[2]["materialize_error"]).startswith("invalid_text: "), (text, codec)
+    for text in ("a\0b", "a cat\0\0\0", "\33[1mbold", "", "1\x0b2\n"):
+        (tmp_path / "cat.txt").write_bytes(text.encode())
+        assert (read(path)[2]["text_content"], read(path)[2]["materialize_error"]) == (text, None)
     (tmp_path / "cat.txt").write_bytes("Ein Kätzchen".encode("utf-8-sig"))
     assert (read(path)[2]["text_content"], read(path)[2]["materialize_error"]) == ("Ein Kätzchen", None)
 

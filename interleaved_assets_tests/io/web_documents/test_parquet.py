@@ -143,3 +143,11 @@ def test_lists_of_images_and_texts_are_spread_over_their_rows(tmp_path: Path) ->
     assert found[:4] == [(None, None, [1, 2]), ("a", None, None), (None, 0.5, None), ("b", None, None)]
     assert found[4:] == [(None, None, [1, 2]), *[(None, None, None)] * 3]
     assert notes == {"uneven_lists": 1}
+
+
+def test_the_lists_of_mmc4_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    row = {"url": SITE, "text_list": ["a"], "image_info": [{"raw_url": image_url(1), "matched_text_index": 0}]}
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([row]), path)
+    with pytest.raises(ShardError, match="image_info and text_list are read from JSONL only: convert it"):
+        list(read_shard(path))
