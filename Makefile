@@ -2,6 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
 # independent of a DAGSTER_HOME that the caller has for other projects
 export DAGSTER_HOME := $(INTERLEAVED_HOME)
@@ -31,9 +32,14 @@ help:
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
-	@echo "Installing about 200 packages into $(VENV), once: some minutes, and up to 7 GB with the CUDA build of torch."
+	@echo "Installing about 140 packages into $(VENV), once: some minutes, and up to 6.5 GB with the CUDA build of torch."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip]'
+	$(PIP) --editable '.[nsfw,clip]'
+	touch $@
+
+# What tests, checks and benchmarks need as well.
+$(BIN)/.installed-dev: $(BIN)/.installed
+	$(PIP) --editable '.[dev,nsfw,clip]'
 	touch $@
 
 $(DAGSTER_HOME)/dagster.yaml: dagster.yaml | $(BIN)/.installed
@@ -57,17 +63,17 @@ ui: $(BIN)/.installed $(DAGSTER_HOME)/dagster.yaml $(DAGSTER_HOME)/.pools
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
 # A process for each core, up to four: each has an S3 server of its own. A process that is done takes over tests of others.
-test: $(BIN)/.installed
+test: $(BIN)/.installed-dev
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal -m "not system"
 
 # Debian packages that `make test-all` installs, as root or through sudo.
 DEBIAN := postgresql pgbouncer libzbar0 caddy chromium
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-$(BIN)/.installed-all: $(BIN)/.installed
+$(BIN)/.installed-all: $(BIN)/.installed-dev
 	$(SUDO) apt-get update -qq
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(DEBIAN) >/dev/null
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,nsfw,clip,ray,postgres,k8s]'
+	$(PIP) --quiet --editable '.[dev,nsfw,clip,ray,postgres,k8s]'
 	touch $@
 
 RAY_TESTS := interleaved_assets_tests/deploy/test_ray.py
@@ -80,16 +86,16 @@ test-all: $(BIN)/.installed-all
 	$(BIN)/python -m pytest -m system --no-skips $(RAY_TESTS) || status=1; \
 	exit $$status
 
-check: $(BIN)/.installed
+check: $(BIN)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(BIN)/.installed
+format: $(BIN)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(BIN)/.installed
+docs: $(BIN)/.installed-dev
 	$(BIN)/python docs/generate.py
 
 screenshots: $(BIN)/.installed-all
@@ -98,11 +104,11 @@ screenshots: $(BIN)/.installed-all
 # Share of the 80 shards; 1 needs 30 GB of disk.
 SCALE ?= 0.05
 
-bench: $(BIN)/.installed
+bench: $(BIN)/.installed-dev
 	$(BIN)/python -m benchmarks.bench --scale $(SCALE)
 
 # The same bytes for the same commit. build/ is deleted first: removed files would be packed from it.
-wheel: $(BIN)/.installed
+wheel: $(BIN)/.installed-dev
 	rm -rf build dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	rm -rf build

@@ -4,7 +4,8 @@
 and in several at a time as shards of a run are. ``--pages FOLDER`` takes pages of the form of WCXB instead:
 ``html/<id>.html.gz`` and ``ground-truth/<id>.json``. Then it also compares the words of the main content with those
 that people marked (precision, recall and F1 of the bag of words, the mean over pages, as WCXB's ``evaluate.py`` has
-them), beside trafilatura and resiliparse where they are installed.
+them), beside trafilatura and resiliparse where they are installed. ``--at-most KB`` leaves larger pages out of the
+measurement of speed, whose mean a few very large ones decide.
 """
 
 import argparse
@@ -157,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.warc", description=__doc__)
     parser.add_argument("--pages", type=Path, help="a folder of pages with their main content")
     parser.add_argument("--count", type=int, default=1000, help="number of drawn pages")
+    parser.add_argument("--at-most", type=float, metavar="KB", help="size of the largest page whose reading is timed")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
     if options.pages is None:
@@ -164,6 +166,8 @@ def main() -> None:
     else:
         pages = marked_pages(options.pages)
         compare(pages)
+    if options.at_most is not None:
+        pages = [one for one in pages if len(one.html) <= options.at_most * 1000]
     measure(pages, options.processes)
 
 
