@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # imported by name, as the modules of plugins are, and before any of them
 import_module("interleaved_assets.scoring.scores")
-BUILT_IN: Final = tuple(all_scorers())
+BUILT_IN: Final = all_scorers()
 """The scores of this package."""
 SIZE: Final = "size"
 """The score that every table of image scores has: width, height and aspect ratio."""

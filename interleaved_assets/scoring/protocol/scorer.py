@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -143,14 +144,17 @@ def register_scorer(scorer: Scorer) -> None:
     if twice := [judge.name for judge in scorer.filters if judge.name in known]:
         raise OptionError(f"scorer {scorer.name!r}: the filter {twice[0]!r} is taken; filters are {', '.join(known)}")
     _SCORERS[scorer.name] = scorer
+    all_scorers.cache_clear()
 
 
 def unregister_scorer(name: str) -> None:
     """Remove a scorer from the registry."""
     del _SCORERS[name]
+    all_scorers.cache_clear()
 
 
-def all_scorers() -> list[Scorer]:
+@cache
+def all_scorers() -> tuple[Scorer, ...]:
     """Return all scorers: each that names no other, in the order of registration, with those that follow it."""
     following: dict[str, list[Scorer]] = {}
     for scorer in _SCORERS.values():
@@ -161,7 +165,7 @@ def all_scorers() -> list[Scorer]:
             yield scorer
             yield from listed(scorer.name)
 
-    return list(listed(""))
+    return tuple(listed(""))
 
 
 def taken_columns() -> set[str]:
