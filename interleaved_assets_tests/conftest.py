@@ -23,7 +23,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 __all__ = ["api_of_s3_read_once", "bucket", "s3_environment", "s3_server", "settings", "tmp_path"]
 
 # The same examples in every run, and as much time for each as the machine takes; more of them in `make test-all`.
-for profile, max_examples in {"ours": 25, "many": 200}.items():
+for profile, max_examples in {"ours": 15, "many": 200}.items():
     hypothesis.settings.register_profile(
         profile,
         deadline=None,

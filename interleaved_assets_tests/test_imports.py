@@ -68,9 +68,14 @@ def module_of(file: Path) -> Module:
 FILES = {module_of(file): file for file in sorted(ROOT.rglob("*.py"))}
 
 
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def imports_of(file: Path, *, at_run_time: bool) -> Iterator[Module]:
     """The package's own modules that ``file`` imports, inside functions too, and for types unless ``at_run_time``."""
-    nodes: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    nodes: list[ast.AST] = [tree_of(file)]
     while nodes:
         node = nodes.pop()
         if at_run_time and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -133,7 +138,7 @@ def test_a_folder_holds_files_or_folders() -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     homes: dict[str, list[str]] = {}
     for module, file in FILES.items():
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in tree_of(file).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(".".join(module))
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

@@ -109,29 +109,24 @@ def test_a_page_replaces_a_file_only_where_it_is_told_to(folder: Path, capsys: p
         "http://localhost:9/a.tar",
     ],
 )
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_no_other_name_of_an_input_is_an_output(folder: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    commands = (
         ["score", "raw/a.tar", "NAME", "--overwrite"],
         ["select", "raw/a.tar", "s.parquet", "NAME", "--overwrite"],
         ["select", "raw/a.tar", "s.parquet", "x.tar", "--ledger", "NAME", "--overwrite"],
         ["view", "raw/a.tar", "--out", "NAME", "--overwrite"],
-    ],
-    ids=lambda command: f"{command[0]}{' --ledger' * ('--ledger' in command)}",
-)
-def test_no_other_name_of_an_input_is_an_output(
-    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str], name: str
-) -> None:
+    )
     (folder / "linked").symlink_to("raw")
     (folder / "hard.tar").hardlink_to(folder / "raw/a.tar")
     before = sorted(folder.rglob("*")), (folder / "raw/a.tar").read_bytes()
     capsys.readouterr()
     named = name.format(folder=folder)
-    assert main([named if one == "NAME" else one for one in command]) == 2
-    error = capsys.readouterr().err
-    assert "is the input: name another file" in error or f"cannot write {named}: " in error
-    assert error.count("\n") == 1
-    assert (sorted(folder.rglob("*")), (folder / "raw/a.tar").read_bytes()) == before
+    for command in commands:
+        assert main([named if one == "NAME" else one for one in command]) == 2, command
+        error = capsys.readouterr().err
+        assert "is the input: name another file" in error or f"cannot write {named}: " in error, command
+        assert error.count("\n") == 1
+        assert (sorted(folder.rglob("*")), (folder / "raw/a.tar").read_bytes()) == before, command
 
 
 def test_the_file_behind_a_chained_input_is_an_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,6 +122,7 @@ class Clock:
         return self._watcher.observed[before:]
 
 
+@pytest.mark.system
 def test_four_hundred_new_shards_at_once(tmp_path: Path, instance: DagsterInstance) -> None:
     settings = project(tmp_path, AT_ONCE + "max_per_tick = 90\n")
     names = [f"part-{number // 100}/shard {number:04}.tar" for number in range(400)]

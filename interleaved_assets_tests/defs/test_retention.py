@@ -17,7 +17,7 @@ from interleaved_assets_tests.defs.runs import STAGES
 from interleaved_assets_tests.documents import good_shard, project
 
 REFERENCE = Path(__file__).parents[2] / "docs/operating-reference.md"
-pytestmark = [pytest.mark.on_disk, pytest.mark.project(shards={name: ord(name) for name in "abc"})]
+pytestmark = pytest.mark.project(shards={name: ord(name) for name in "abc"})
 
 
 def shards_of(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
@@ -62,6 +62,7 @@ def test_a_run_that_is_not_over_stays_and_so_does_one_of_others(
     assert instance.has_run(other.run_id)
 
 
+@pytest.mark.on_disk
 @pytest.mark.project(shards={"a": 1, "b": 2})
 def test_the_statement_of_the_runbook_leaves_the_latest_evaluations(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path

@@ -51,6 +51,7 @@ def states(settings: Settings) -> dict[str, str]:
     return {shard.key: shard.status.text for shard in dataset.shards()}
 
 
+@pytest.mark.system
 def test_a_hundred_thousand_files_are_grouped_within_seconds_and_another_one_changes_one_bundle(tmp_path: Path) -> None:
     settings = project(tmp_path, "bundles = {pdf = 64}\n")
     names = [f"crawl/{number:06}.pdf" for number in range(100_000)]

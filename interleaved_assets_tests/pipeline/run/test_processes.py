@@ -111,6 +111,7 @@ list(take_many([stage], ["a", "b"], load_settings(folder / "interleaved.toml"), 
 
 
 @pytest.mark.usefixtures("settings")
+@pytest.mark.system
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "pids").mkdir()
     with subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path)]) as run:
@@ -161,6 +162,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.usefixtures("settings")
+@pytest.mark.system
 def test_an_interrupted_run_ends_while_a_worker_is_being_replaced(tmp_path: Path) -> None:
     (tmp_path / "pids").mkdir()
     done = subprocess.run([sys.executable, "-c", _INTERRUPTED, str(tmp_path)], timeout=120)
@@ -188,6 +190,7 @@ list(take_many([stage], ["a", "b"], load_settings(folder / "interleaved.toml"), 
 
 
 @pytest.mark.usefixtures("settings")
+@pytest.mark.system
 def test_workers_share_imported_modules_out_of_reach_of_collections(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", _FREEZING, str(tmp_path)]).returncode == 0
     for key in "ab":

@@ -198,6 +198,7 @@ def ended() -> dict[str, tuple[int, str, str]]:
     return {name: (process.returncode, *said[name]) for name, process in running.items()}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("where", ["waiting", "logging"])
 def test_a_terminated_process_ends_once_a_hanging_shard_has_reached_its_limit(
     where: str, ended: dict[str, tuple[int, str, str]]
@@ -205,6 +206,7 @@ def test_a_terminated_process_ends_once_a_hanging_shard_has_reached_its_limit(
     assert ended[where] == (0, "terminated\n", "")
 
 
+@pytest.mark.system
 def test_the_process_ends_with_a_thread_that_hangs(ended: dict[str, tuple[int, str, str]]) -> None:
     assert ended["hanging"] == (0, "['hanging', 'a']\n", "")
 

@@ -66,6 +66,7 @@ def test_an_empty_tar_gives_empty_outputs(tmp_path: Path) -> None:
     assert pq.read_table(record.outputs["rows"].uri).num_rows == 0
 
 
+@pytest.mark.system
 def test_memory_follows_batches_and_row_groups_and_not_the_shard(tmp_path: Path) -> None:
     settings = project(tmp_path, "[run]\nmax_batch_bytes = 8388608\n")
     images = [b"\x89PNG" + bytes([number]) * 4_000_000 for number in range(60)]

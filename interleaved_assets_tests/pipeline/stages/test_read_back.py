@@ -195,6 +195,7 @@ def test_in_a_bucket(bucket: str, s3_environment: S3Server) -> None:
     assert not s3_environment.fs.exists(f"{bucket}/tars/b.tar")
 
 
+@pytest.mark.system
 def test_memory_does_not_follow_the_tar(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
