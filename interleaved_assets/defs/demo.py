@@ -6,6 +6,7 @@ made again.
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.defs.sensor import observation
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
-from interleaved_assets.io.storage import is_local, join
+from interleaved_assets.io.storage import exists, is_local, join
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
@@ -117,7 +118,8 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     if as_json:
         print(json.dumps(_facts(settings, keys, succeeded=succeeded)))
     console.print(summary_table(settings, keys))
-    console.print(f"report   {join(settings.storage.output_root, REPORT_FILE)}")
+    if exists(report := join(settings.storage.output_root, REPORT_FILE), settings.storage.options):
+        console.print(f"report   {report}")
     console.print(f"ledgers  {join(settings.storage.output_root, 'dropped')}: every dropped row with its reason")
     done = f"done in {time.perf_counter() - started:.0f} s. See it in the Dagster UI:  [bold]{ui}[/bold], then"
     console.print(done, soft_wrap=True)
@@ -210,7 +212,11 @@ def _execute(definitions: dg.Definitions, job: str, instance: dg.DagsterInstance
     if any(error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for error in errors.values()):
         raise KeyboardInterrupt
     for step, error in errors.items():
-        print(f"{step}: {error.message.strip()}", file=sys.stderr)
+        if error.cls_name == dg.DagsterExecutionStepExecutionError.__name__ and error.cause is not None:
+            error = error.cause
+        # Dagster puts the class with its module in front, and a failure that this project raises names the step itself
+        message = re.sub(rf"^[\w.]*\b{error.cls_name}: ", "", error.message.strip())
+        print(message if message.startswith(f"{step}: ") else f"{step}: {message}", file=sys.stderr)
     return result.success
 
 

@@ -12,9 +12,7 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from interleaved_assets.defs.demo import (
-    summary_table,
-)
+from interleaved_assets.defs.demo import materialize_all, register_all, summary_table
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.reporting.figures.collect import all_shard_facts
@@ -72,6 +70,19 @@ def test_the_readme_lists_every_folder_of_outputs(printed: str, tmp_path: Path) 
     folders = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"normalized", "records", "sample_scores", "tars"} <= folders
     assert {name for name in folders if f"{name}/" not in tree} == set()
+
+
+def test_a_step_that_fails_is_one_message_with_its_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = project(tmp_path)
+    write_shard(tmp_path / "raw/a.tar", {"doc": document("one", b"no image")})
+    (tmp_path / "out/dataset_report.html").mkdir(parents=True)
+    with dg.DagsterInstance.ephemeral() as instance:
+        keys = register_all(instance, settings.storage)
+        assert not materialize_all(instance, settings, keys)
+    err = capsys.readouterr().err
+    assert "dagster._core" not in err
+    assert "final_tars: 1 of 1 shards failed" in err
+    assert f"dataset_report: cannot write {tmp_path}/out/dataset_report.html: Is a directory" in err
 
 
 def start_demo(folder: Path) -> "subprocess.Popen[str]":
