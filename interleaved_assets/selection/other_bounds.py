@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +93,31 @@ def what_if(
         samples_kept=pc.count_distinct(kept["sample_id"]).as_py(),
         dropped=drop_reasons(ledger),
         images_dropped=drop_reasons(ledger.filter(pc.equal(ledger["modality"], "image"))),
+    )
+
+
+class ChangedRows(NamedTuple):
+    """The rows that two selections decide on differently, as lines of a ledger."""
+
+    kept: pa.Table
+    """Rows that only the changed settings keep, with why the current ones drop them."""
+    dropped: pa.Table
+    """Rows that only the current settings keep, with why the changed ones drop them."""
+
+
+def changed_rows(
+    rows: pa.Table,
+    scores: pa.Table,
+    settings: SelectionSettings,
+    changed: SelectionSettings,
+    *,
+    documents: pa.Table | None = None,
+) -> ChangedRows:
+    """Return the rows of one shard that ``changed`` decides on differently; arguments and errors as for ``select``."""
+    now, then = (select(rows, scores, one, documents=documents) for one in (settings, changed))
+    return ChangedRows(
+        now.ledger.filter(then.keep.filter(pc.invert(now.keep))),
+        then.ledger.filter(now.keep.filter(pc.invert(then.keep))),
     )
 
 

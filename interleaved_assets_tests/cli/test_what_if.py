@@ -50,6 +50,24 @@ def test_what_if_leaves_out_a_shard_that_cannot_be_read_and_names_it(
     assert cells_of(printed.out)["images_kept"] == ["4", "5", "+1"]
 
 
+def test_what_if_names_rows_that_are_decided_differently(
+    curated: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*curated, "what-if", "min_sharpness=0", "--examples", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 row decided differently" in printed
+    (line,) = [line for line in printed.splitlines() if "doc-97-b" in line]
+    cells = [cell.strip() for cell in line.split("│")[1:-1]]
+    assert cells == ["a", "doc-97-b", "2", "image", "kept", "sharpness_below", "0", "100", "doc-97-b.2.png"]
+    assert main([*curated, "what-if", "min_sharpness=1e9", "min_short_side=1", "--examples", "99", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    images = [row for row in found["examples"] if row["modality"] == "image"]
+    assert len(images) == found["now"]["images_kept"] - found["then"]["images_kept"]
+    assert {(row["then"], row["reason"], row["threshold"]) for row in images} == {("dropped", "sharpness_below", 1e9)}
+    assert main([*curated, "what-if", "min_sharpness=100", "--examples", "5"]) == 0
+    assert "0 rows decided differently" in capsys.readouterr().out
+
+
 def test_what_if_refuses_a_key_of_no_shard(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*curated, "what-if", "min_sharpness=0", "--shard", "a", "--shard", "b.tar"]) == 2
     printed = capsys.readouterr()
