@@ -24,7 +24,7 @@ ROW_OF = {
     "LARGEST_BYTES": "settings file",
     "LARGEST_LIST_BYTES": "list of words of `[documents]`",
     "LARGEST_SIDE": "bound on a side of an image",
-    "LONGEST_CONTENT": "text of a dropped row in the table of `drops`",
+    "LONGEST_CONTENT": "text of a row in the tables of `drops` and `what-if`",
     "LONGEST_LINE": "line of an error message",
     "LONGEST_SHOWN": "argument shown in a message",
     "LONGEST_VALUE": "value of `what-if` or `--filter`",

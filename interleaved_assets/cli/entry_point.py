@@ -47,8 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        hint = f"; see {context.command_path} --help" if context else ""
-        _print_error(f"interleaved: {error.format_message().rstrip('.')}{hint}", given)
+        message = " ".join(error.format_message().split()).rstrip(".")  # choices stand on lines of their own
+        see = " See" if message.endswith("?") else "; see"
+        _print_error(f"interleaved: {message}{f'{see} {context.command_path} --help' if context else ''}", given)
         return FAILED
     except (click.Abort, KeyboardInterrupt):
         print("interleaved: interrupted", file=sys.stderr)

@@ -125,7 +125,11 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     console.print(done, soft_wrap=True)
     for about, page in PAGES.items():
         console.print(f"  {about:<32} http://127.0.0.1:{os.environ.get('UI_PORT', DEFAULT_PORT)}{page}")
-    if ui == UI_OF_MAKE and settings.serve.url:
+    if ui != UI_OF_MAKE:
+        console.print(
+            "  report, documents, ledgers       in the browser without Dagster:  [bold]interleaved serve[/bold]"
+        )
+    elif settings.serve.url:
         console.print(f"  {'report, documents, ledgers':<32} {settings.serve.url}")
     return 0 if succeeded else 1
 
@@ -252,7 +256,7 @@ def summary_table(settings: Settings, keys: Sequence[str]) -> Table:
 def _figures(records: dict[str, Record]) -> list[str]:
     first, last = records.get("normalized"), records.get("final_tars")
     if first is None:
-        return ["failed: see the check on this shard", "", "", "", "", ""]
+        return ["failed: interleaved status says why", "", "", "", "", ""]
     dropped: dict[str, int] = {}
     for record in records.values():
         for reason, count in record.dropped.items():

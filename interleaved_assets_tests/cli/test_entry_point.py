@@ -125,3 +125,22 @@ def test_without_arguments_the_help_is_shown_as_it_is(capsys: pytest.CaptureFixt
     shown = capsys.readouterr().out
     assert main([]) == 2
     assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trance", "x"], "No such command 'trance'. Did you mean trace? See interleaved --help"),
+        (["unheard"], "No such command 'unheard'; see interleaved --help"),
+        (["settings", "--jsom"], "No such option '--jsom'. Did you mean '--json'? See interleaved settings --help"),
+        (
+            ["recipe"],
+            "Missing argument '{list|show|diff}'. Choose from: list, show, diff; see interleaved recipe --help",
+        ),
+    ],
+)
+def test_wrong_arguments_are_one_line_that_helps(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr() == ("", f"interleaved: {message}\n")

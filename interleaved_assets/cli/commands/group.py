@@ -1,5 +1,6 @@
 """The command ``interleaved`` with all its commands, under the headings of its help."""
 
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Final
 
@@ -56,6 +57,14 @@ class _Sections(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  as click names it
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        unknown = args and args[0] not in self.commands and not ctx.resilient_parsing
+        if unknown and (alike := get_close_matches(args[0], self.commands)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(alike)}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         width = max(map(len, self.commands))
         for heading, commands in SECTIONS.items():
@@ -71,6 +80,8 @@ class _Sections(click.Group):
 @click.pass_context
 def interleaved(context: click.Context, settings: str | None) -> None:
     """Convert, check, score and curate shards of interleaved images and texts, and trace their samples.
+
+    Begin with interleaved demo, or with interleaved init and interleaved run. COMMAND --help has examples.
 
     Exit codes: 0 done, 1 nothing found or a shard is not sound, 2 an error, 130 interrupted.
     """

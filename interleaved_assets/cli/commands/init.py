@@ -16,7 +16,7 @@ SECTION: Final = "A project"
     metavar="URL",
     default="data/raw",
     show_default=True,
-    help="Folder or URL with raw tars.",
+    help="Folder or URL with raw shards.",
     type=FOLDER,
 )
 @click.option(

@@ -18,7 +18,7 @@ SECTION: Final = "Shard files"
     "scorers",
     metavar="NAME",
     multiple=True,
-    help="A scorer to run, such as sharpness_256; may be repeated. Default: scoring.scorers.",
+    help="A scorer to run, such as sharpness_256; may be repeated. Default: the setting scoring.scorers.",
 )
 @click.option("--clip", is_flag=True, help="Also the scores of the model in [clip].")
 @overwrite

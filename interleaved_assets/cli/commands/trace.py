@@ -31,7 +31,7 @@ _COLUMNS: Final = ("position", "modality", "outcome", "measured", "threshold", "
 @click.option(
     "--shard",
     metavar="KEY",
-    help="Partition key of the sample's shard; default: search all shards.",
+    help="Key of the sample's shard; default: search all shards.",
     shell_complete=complete_made_shards,
 )
 @click.option("--all", "every_row", is_flag=True, help="A line for each kept row too, and every member of its tar.")

@@ -48,8 +48,8 @@ def view_command(
 ) -> int:
     """Show documents on one HTML page: texts and images in order, with dropped rows in their places.
 
-    KEY is the partition key of a shard of this project; its page has stage, reason, measured value and threshold of
-    each drop. A shard file of any format, path or URL, needs no project.
+    KEY is that of a shard of this project, as for `interleaved run`; its page has stage, reason, measured value and
+    threshold of each drop. A shard file of any format, path or URL, needs no project.
 
     \b
     interleaved view web/part-0003 --open

@@ -22,8 +22,6 @@ _EXAMPLE_COLUMNS: Final = (
     *("shard", "sample", "position", "modality"),
     *("then", "reason", "measured", "threshold", "content"),
 )
-LONGEST_CONTENT: Final = 80
-"""Most characters of a row's content in the list of examples."""
 _MEANING: Final = (
     "now: the settings in force, applied to the stored scores. Filtered shards that were made under other settings "
     "differ from it until they are made again."
@@ -37,7 +35,7 @@ _MEANING: Final = (
     "shards",
     metavar="KEY",
     multiple=True,
-    help="Partition key; default: every scored shard.",
+    help="Key of a shard; may be repeated. Default: every scored shard.",
     shell_complete=complete_made_shards,
 )
 @click.option(
@@ -152,6 +150,7 @@ def _examples(differ: "ChangedRows", rows_stage: str, paths: "ShardPaths", most:
 
 
 def _example_line(row: dict[str, Any]) -> tuple[str, ...]:
+    from interleaved_assets.cli.commands.drops import LONGEST_CONTENT
     from interleaved_assets.model.shown import cut_text
 
     measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))

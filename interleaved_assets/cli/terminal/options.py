@@ -18,7 +18,7 @@ jobs: Final = click.option(
     "--jobs",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Shards to work on at once; default: run.parallel_shards.",
+    help="Shards to work on at once; default: the setting run.parallel_shards.",
 )
 overwrite: Final = click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 filters: Final = click.option(
@@ -33,5 +33,5 @@ policy: Final = click.option(
     "--on-materialize-error",
     "policy",
     type=click.Choice(["error", "warn", "drop_row", "drop_sample"]),
-    help="What to do with rows that cannot be read; default: errors.on_materialize_error.",
+    help="What to do with rows that cannot be read; default: the setting errors.on_materialize_error.",
 )
