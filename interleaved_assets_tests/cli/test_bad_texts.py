@@ -41,7 +41,7 @@ def test_odd_texts_pass_all_stages_and_each_lost_row_has_a_reason(
     errors = '[errors]\non_materialize_error = "drop_row"\n[publish]\nmax_lost_samples = 1.0\n'
     project(tmp_path, f"{text}{errors}")
     shard = {name: document(odd, sharp_image(1), "An ordinary sentence.") for name, odd in TEXTS.items()}
-    shard["rows"] = document(*["short text"] * 20_000)
+    shard["rows"] = document(*["short text"] * 5_000)
     write_shard(tmp_path / "raw/a.tar", shard)
     code, said = run(tmp_path), capsys.readouterr()
     assert not said.err

@@ -4,6 +4,7 @@ import collections
 import io
 import json
 import re
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import zxingcpp
 from PIL import Image, UnidentifiedImageError
 
 from interleaved_assets.demo.documents import DemoMember, pack_tar
-from interleaved_assets.demo.shards import SHARDS, demo_shards, write_demo_shards
+from interleaved_assets.demo.shards import SHARDS, write_demo_shards
 from interleaved_assets.scoring.scores.sharpness import sharpness_256
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.defects import keep_only
@@ -62,23 +63,21 @@ def noted_pictures(folder: Path, name: str) -> list[tuple[str, bytes]]:
     return found
 
 
-def test_the_same_bytes_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # between them every encoder, in half the time
-    keep_only(monkeypatch, SHARDS, "mint/pdf-000.tar", "web/articles-000.tar", "crawl-2/damaged.tar")
-    for name, made in demo_shards():
-        assert (folder / name).read_bytes() == made, name
-
-
-def test_only_files_that_differ_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_only(monkeypatch, SHARDS, "crawl-2/damaged.tar", "crawl-2/mixed-keys.tar")
-    first, second = write_demo_shards(tmp_path)
-    assert [first, second] == [tmp_path / "crawl-2/damaged.tar", tmp_path / "crawl-2/mixed-keys.tar"]
-    original, time = first.read_bytes(), second.stat().st_mtime_ns
+def test_the_same_bytes_each_time_and_only_files_that_differ_are_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("crawl-2/damaged.tar", "mint/pdf-000.tar", "web/articles-000.tar")  # between them every encoder
+    keep_only(monkeypatch, SHARDS, *names)
+    for name in names:
+        (tmp_path / name).parent.mkdir()
+        shutil.copy2(folder / name, tmp_path / name)
+    first, *others = (tmp_path / name for name in names)
+    times = [path.stat().st_mtime_ns for path in others]
     first.write_bytes(b"changed")
     (tmp_path / "crawl-2/of-someone-else.tar").write_bytes(b"kept")
-    write_demo_shards(tmp_path)
-    assert first.read_bytes() == original
-    assert second.stat().st_mtime_ns == time
+    assert write_demo_shards(tmp_path) == [first, *others]
+    assert first.read_bytes() == (folder / names[0]).read_bytes()
+    assert [path.stat().st_mtime_ns for path in others] == times
     assert (tmp_path / "crawl-2/of-someone-else.tar").read_bytes() == b"kept"
     assert not list(tmp_path.rglob("*.part"))
 

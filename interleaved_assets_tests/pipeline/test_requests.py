@@ -14,7 +14,7 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_requests import counted_requests
 
-KEYS = [f"web/{number}" for number in range(4)]
+KEYS = [f"web/{number}" for number in range(2)]
 MOST_UNCHANGED = 8
 MOST_OF_ALL_STAGES = 48
 MOST_WITHOUT_DOCUMENT_SCORES = 37

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -211,7 +210,6 @@ TEXTS = st.lists(st.one_of(st.none(), st.integers(0, 5).map(lambda words: "word 
 NUMBER = st.integers(0, 9)
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
 @given(
     items=st.lists(TEXTS, min_size=1, max_size=5),
     document=st.tuples(NUMBER, NUMBER).map(sorted),

@@ -60,6 +60,7 @@ def test_pages_after_one_that_unpacks_to_more_than_the_memory_are_read(tmp_path:
     assert rows[1]["materialize_error"].startswith("unreadable_page: page 2: the parser was ended by SIG")
 
 
+@pytest.mark.system
 def test_a_file_ends_ten_parsers_at_most(tmp_path: Path) -> None:
     document, *rows = read(with_bombs(tmp_path / "a.pdf", 14, range(1, 13)), max_memory=LEAST_MEMORY)
     assert [row["page"] for row in rows] == list(range(1, 12))

@@ -53,7 +53,7 @@ def test_wherever_an_archive_is_cut_it_is_incomplete_or_ends_with_a_record(tmp_p
     whole = path.read_bytes()
     starts = [place.offset for place in index_archive(path, str(path)).pages]
     ends = [*starts[1:], len(whole)]
-    for cut in range(1, len(whole), 7):
+    for cut in range(1, len(whole), 13):
         path.write_bytes(whole[:cut])
         try:
             shortfall, found = warc_shortfall(str(path), ReadOptions()), documents(str(path))
