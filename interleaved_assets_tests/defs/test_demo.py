@@ -118,6 +118,7 @@ def test_a_demo_that_was_killed_does_not_block_the_next(tmp_path: Path) -> None:
     killed.communicate(timeout=600)
     text, _ = start_demo(tmp_path).communicate(timeout=600)
     assert "done in " in text
+    assert "in the browser without Dagster:  interleaved serve" in text
     with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
         assert len([run for run in instance.get_runs() if not run.is_finished]) == 1
         known = progress(instance, ["normalized", "final_tars"], instance.get_dynamic_partitions(SHARDS))
