@@ -17,9 +17,10 @@ from interleaved_assets.io.storage import StorageOptions, local_copy, locator_pa
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
+from interleaved_assets.io.warc.heavy_pages import PageTooHeavyError, parse_within_limits
 from interleaved_assets.io.warc.html import decode_html, excess, is_binary
 from interleaved_assets.io.warc.main_content import choose_main
-from interleaved_assets.io.warc.page import PageBlock, parse_page
+from interleaved_assets.io.warc.page import Page, PageBlock
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import IncompleteShard, row_error
@@ -153,7 +154,10 @@ class _Reading:
             if (reason := excess(html)) is not None:
                 error, html = row_error("document_too_large", reason), b""
             fields["fetched_at"] = record.headers.get("WARC-Date")
-        page = parse_page(html, url)
+        try:
+            page = parse_within_limits(html, url)
+        except PageTooHeavyError as heavy:
+            error, page = row_error("document_too_large", str(heavy)), Page()
         fields |= {"title": page.title, "language": page.language}
         main, characters, images = page.blocks, Counter[str](), Counter[str]()
         if self._settings.only_main_content:

@@ -2,8 +2,9 @@ import os
 import signal
 from pathlib import Path
 
-from interleaved_assets.io.pdf.parser import Parser, close_parsers, parser
+from interleaved_assets.io.pdf.parser import Parser
 from interleaved_assets.io.pdf.settings import PdfSettings
+from interleaved_assets.io.rows.parser_process import close_parsers
 from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, write_pdf
 
@@ -17,10 +18,10 @@ def long(path: Path) -> Path:
 def test_one_process_reads_file_after_file(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.")])
     read(path)
-    with parser() as first:
+    with Parser.lent() as first:
         pass
     assert read(path)[1]["text_content"] == "Text."
-    with parser() as second:
+    with Parser.lent() as second:
         assert second is first
     close_parsers()
     assert first.has_ended()
@@ -29,7 +30,7 @@ def test_one_process_reads_file_after_file(tmp_path: Path) -> None:
 def test_a_parser_that_was_ended_meanwhile_is_replaced(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.")])
     read(path)
-    with parser() as idle:
+    with Parser.lent() as idle:
         pass
     os.killpg(idle._process.pid, signal.SIGKILL)
     idle._process.wait()
@@ -37,7 +38,7 @@ def test_a_parser_that_was_ended_meanwhile_is_replaced(tmp_path: Path) -> None:
 
 
 def test_the_reason_of_a_crash_is_told_and_the_next_file_is_read(tmp_path: Path) -> None:
-    with parser() as lent:
+    with Parser.lent() as lent:
         frames = lent.frames(long(tmp_path / "a.pdf"), PdfSettings())
         next(frames)
         process = lent._process.pid

@@ -1,0 +1,80 @@
+"""Parsing of pages that may take very long or much memory, in a process of their own.
+
+The time and memory of HTML's rules grow with the square of the tags and of the attributes of a page: elements such as
+``<b>`` that are left open are repeated in every paragraph, and each attribute is compared with all others. What a page
+takes shows only when it is parsed.
+"""
+
+import json
+import marshal
+import re
+import signal
+from contextlib import suppress
+from typing import Final
+
+from interleaved_assets.io.rows.parser_process import ParserProcess
+from interleaved_assets.io.warc.child import SIZE_BYTES, limits_of
+from interleaved_assets.io.warc.page import Page, PageBlock, Region, parse_page
+
+_HEAVY_BYTES: Final = 2**19
+_HEAVY_TAGS: Final = 10_000
+_HEAVY_ELEMENTS: Final = 1_000_000
+_HEAVY_BODIES: Final = 4
+_LIGHT_BYTES: Final = 2**16
+_LIGHT_TAGS: Final = 2_000
+_REPEATED: Final = re.compile(
+    rb"<(b|big|code|em|font|i|s|small|strike|strong|tt|u|body|html)[\s/]",
+    re.IGNORECASE,
+)
+"""Tags with attributes of formatting elements, and of the elements to which a second tag adds its attributes."""
+_WITHOUT_ATTRIBUTES: Final = 42
+"""Formatting elements that are repeated without attributes at most: three of each of their 14 names."""
+
+
+class PageTooHeavyError(ValueError):
+    """A page ended its parser; the message says which limit it passed."""
+
+
+class _Parser(ParserProcess):
+    module = "interleaved_assets.io.warc.child"
+
+    def parse(self, html: bytes, url: str) -> Page:
+        self._begin()
+        with suppress(BrokenPipeError):  # its exit code is looked at below
+            self._in.write(json.dumps((url, len(html))).encode() + b"\n" + html)
+            self._in.flush()
+        size = int.from_bytes(self._out.read(SIZE_BYTES))
+        answer = self._out.read(size)
+        if not size or len(answer) < size:
+            memory, seconds = limits_of(len(html))
+            if self._process.wait() == -signal.SIGPROF:
+                raise PageTooHeavyError(f"it took the parser more than {seconds} s of processor time")
+            raise PageTooHeavyError(f"it ended the parser, which may take {memory // 2**20} MiB: {self._last_words()}")
+        self.is_idle = True
+        title, language, blocks, regions = marshal.loads(answer)
+        return Page(title, language, [PageBlock(*block) for block in blocks], [Region(*region) for region in regions])
+
+
+def parse_within_limits(html: bytes, url: str) -> Page:
+    """Return :func:`.parse_page` of a page that may be hostile.
+
+    Raises:
+        PageTooHeavyError: it takes more memory or time than a page may.
+    """
+    if not _is_heavy(html):
+        return parse_page(html, url)
+    with _Parser.lent() as lent:
+        return lent.parse(html, url)
+
+
+def _is_heavy(html: bytes) -> bool:
+    """Return whether a page may take more than some seconds and some hundred MB; its bytes are only counted."""
+    tags = html.count(b"<")
+    if len(html) > _HEAVY_BYTES or tags > _HEAVY_TAGS:
+        return True
+    if len(html) <= _LIGHT_BYTES and tags <= _LIGHT_TAGS:
+        return False
+    names = _REPEATED.findall(html)
+    bodies = sum(name.lower() in (b"body", b"html") for name in names)
+    # an element that is left open is repeated after each tag; of those with the same attributes, three are
+    return bodies > _HEAVY_BODIES or (len(names) + _WITHOUT_ATTRIBUTES) * tags > _HEAVY_ELEMENTS

@@ -1,0 +1,66 @@
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from interleaved_assets.io.warc import child, heavy_pages
+from interleaved_assets.io.warc.heavy_pages import PageTooHeavyError, parse_within_limits
+from interleaved_assets.io.warc.page import parse_page
+from interleaved_assets_tests.io.warc.test_bad_input import URLS, documents, sound, text
+from interleaved_assets_tests.io.warcs import page, write_warc
+
+URL = "https://a.example/"
+
+
+def opened(elements: int, paragraphs: int) -> bytes:
+    """Formatting elements that are left open, and so repeated in each paragraph."""
+    return b"<div>" + b"".join(b"<b c=%d>" % at for at in range(elements)) + b"</div>" + b"<p>x</p>" * paragraphs
+
+
+ORDINARY = b"<p id=a>" + b"A <b class=x>word</b>, <i class=y>another</i>. " * 200
+HEAVY = {
+    "many tags": b"<td>x" * 10_001,
+    "large": b"<p>" + b"word " * 110_000,
+    "open elements": opened(400, 1200),
+    "bodies": b"<p>x" * 2_000 + b"<BODY a=1>" * 5,
+}
+
+
+@pytest.mark.parametrize("html", HEAVY.values(), ids=HEAVY)
+def test_a_heavy_page_is_parsed_in_another_process_with_the_same_result(html: bytes) -> None:
+    assert heavy_pages._is_heavy(html)
+    html = html + "<title>é\0</title><img src=a.png alt=b><nav>c</nav>".encode()
+    assert parse_within_limits(html, URL) == parse_page(html, URL)
+    with heavy_pages._Parser.lent() as first:
+        pass
+    parse_within_limits(html, URL)
+    with heavy_pages._Parser.lent() as second:
+        assert second is first
+
+
+@pytest.mark.parametrize("html", [b"", ORDINARY, b"<p>" + b"word " * 90_000, b"<td>x" * 9_000, opened(20, 3000)])
+def test_an_ordinary_page_is_parsed_in_this_process(html: bytes) -> None:
+    assert not heavy_pages._is_heavy(html)
+    assert parse_within_limits(html, URL) == parse_page(html, URL)
+
+
+def test_open_elements_that_take_too_much_memory_are_an_error_of_their_page(tmp_path: Path) -> None:
+    parts = [page(URLS[0], opened(1500, 4000).decode()), page(URLS[1], f"<p>{text(1)}</p>")]
+    found = documents(write_warc(tmp_path / "a.warc.gz", parts))
+    assert (found[URLS[0]][0] or "").startswith("document_too_large: it ended the parser, which may take 1024 MiB: ")
+    assert found[URLS[1]] == sound(1)
+
+
+def test_a_page_that_takes_too_long_is_refused_and_the_next_is_read() -> None:
+    html = HEAVY["many tags"]
+    with heavy_pages._Parser.lent() as lent:
+        os.kill(lent._process.pid, signal.SIGPROF)  # as its timer does
+        with pytest.raises(PageTooHeavyError, match="it took the parser more than 10 s of processor time"):
+            lent.parse(html, URL)
+    assert parse_within_limits(html, URL) == parse_page(html, URL)
+
+
+def test_limits_grow_with_the_page() -> None:
+    assert child.limits_of(8 * 2**20) == (2**30, 18)
+    assert child.limits_of(64 * 2**20) == (2**32, 74)
