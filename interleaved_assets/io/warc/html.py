@@ -37,7 +37,8 @@ _NOT_NESTED: Final = frozenset(
 )
 _FEW_TAGS: Final = 10_000
 _MOST_TAGS: Final = 200_000
-_MOST_NESTED: Final = 2_000
+_MOST_NESTED: Final = 20_000
+"""Far beyond the depth of pages, since tags that close themselves in SVG, and those in comments and scripts, count."""
 _LONG_TAG: Final = 20_000
 """Bytes of a tag from which on its attributes are counted."""
 _MOST_ATTRIBUTES: Final = 2_000

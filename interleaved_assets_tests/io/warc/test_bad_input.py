@@ -139,10 +139,10 @@ def test_a_large_page_is_an_error_and_is_not_unpacked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("html", "reason"),
     [
-        ("<div>" * 100_000, "its elements are nested more than 2000 deep"),
-        ("<b><i>" * 50_000, "its elements are nested more than 2000 deep"),
-        ("<a><b></a>" * 50_000, "its elements are nested more than 2000 deep"),
-        ("<svg><g>" * 50_000, "its elements are nested more than 2000 deep"),
+        ("<div>" * 100_000, "its elements are nested more than 20000 deep"),
+        ("<b><i>" * 50_000, "its elements are nested more than 20000 deep"),
+        ("<a><b></a>" * 50_000, "its elements are nested more than 20000 deep"),
+        ("<svg><g>" * 50_000, "its elements are nested more than 20000 deep"),
         ("<p>x" * 300_000, "it has more than 200000 tags"),
         *(
             (
@@ -160,6 +160,19 @@ def test_a_page_that_would_take_the_parser_very_long_is_an_error(tmp_path: Path,
     assert (found[URLS[0]][0] or "").startswith(f"document_too_large: {reason}")
     assert found[URLS[1]] == sound(1)
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "<div><svg><path d='M0'/><use href='#a'/></svg>text</div>",
+        "<p>para <font size=2>x</p>",
+        "<div>x</div><!-- <div> -->",
+    ],
+)
+def test_a_page_of_many_elements_that_are_not_nested_is_read(tmp_path: Path, part: str) -> None:
+    ((error, texts),) = documents(write_warc(tmp_path / "a.warc", [page(URLS[0], part * 5_000)])).values()
+    assert (error, len(texts)) == (None, 5_000)
 
 
 def test_a_page_of_many_short_elements_is_read(tmp_path: Path) -> None:
