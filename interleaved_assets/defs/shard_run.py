@@ -7,6 +7,7 @@ the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` h
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -92,7 +93,7 @@ def run_over_shards(
         if _BACKFILL in context.run.tags:
             time.sleep(_BEFORE_FAILURE_S)
         raise dg.Failure(
-            description=_summary(stage, failed, len(keys)),
+            description=_summary(stage, failed, len(keys), stopped),
             # a key has up to 200 characters, and as the name of an entry leaves little room for the error
             metadata={
                 "failed_shards": dg.MetadataValue.table(
@@ -164,7 +165,10 @@ def _work_place(one: ShardOutcome) -> dict[str, dg.MetadataValue]:
     return {"queue_seconds": dg.MetadataValue.float(waited), "host": dg.MetadataValue.text(one.host)}
 
 
-def _summary(stage: Stage, failed: Mapping[str, Exception], total: int) -> str:
+def _summary(stage: Stage, failed: Mapping[str, Exception], total: int, stopped: Mapping[str, Failure]) -> str:
+    # the steps of earlier stages have ended as succeeded, so the message says at which of them shards failed
+    at = Counter(stopped[key].stage if key in stopped else stage.name for key in failed)
+    where = f" ({', '.join(f'{number} at {name}' for name, number in at.items())})" if stopped else ""
     alike: dict[str, list[str]] = {}
     for key, error in sorted(failed.items()):
         alike.setdefault(describe(error), []).append(key)
@@ -172,7 +176,7 @@ def _summary(stage: Stage, failed: Mapping[str, Exception], total: int) -> str:
         f"{keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}: {error}" for error, keys in alike.items()
     ]
     shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more errors" if len(lines) > 10 else "")
-    return f"{stage.name}: {len(failed)} of {total} shards failed, the others are materialized.\n{shown}"
+    return f"{stage.name}: {len(failed)} of {total} shards failed{where}, the others are materialized.\n{shown}"
 
 
 def shard_pictures(

@@ -241,7 +241,7 @@ def test_the_failure_of_a_run_names_the_first_error_of_each_shard(tmp_path: Path
     assert materialized(instance, "final_tars") == {"a"}
     (failure,) = [event for event in result.all_events if event.is_step_failure]
     summary = str(failure.step_failure_data.user_failure_data.description)
-    assert summary.startswith("final_tars: 5 of 6 shards failed")
+    assert summary.startswith("final_tars: 5 of 6 shards failed (5 at normalized), the others are materialized.\n")
     for name in "bcdef":
         assert f"{name}: shard {name}: final_tars was skipped because normalized failed: " in summary
     assert summary.count("its first 512 bytes are not a tar header") == 5

@@ -113,7 +113,7 @@ def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
             assert {record.asset_observation.metadata["error"].value for record in shown} == {said}  # type: ignore[union-attr]
         assert failure.user_failure_data is not None
         assert str(failure.user_failure_data.description).splitlines()[0] == (
-            "final_tars: 2 of 2 shards failed, the others are materialized."
+            "final_tars: 2 of 2 shards failed (2 at clip_scores), the others are materialized."
         )
         errors = [entry.user_message for entry in instance.all_logs(run.run_id) if entry.level == logging.ERROR]
         assert f"clip_scores, shard a: {said}" in errors
