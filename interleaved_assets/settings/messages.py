@@ -62,9 +62,10 @@ def _fields(model: Any) -> dict[str, FieldInfo]:
 def refuse_unknown_variables(others: Sequence[str]) -> None:
     """Refuse misspelt variables, which would have no effect; ``others`` have the prefix and are no settings."""
     for variable in sorted(os.environ):
-        if not variable.startswith(ENV_PREFIX) or variable in others:
+        name = variable.upper()  # variables of settings have no case
+        if not name.startswith(ENV_PREFIX) or variable in others:
             continue
-        location = tuple(variable.removeprefix(ENV_PREFIX).lower().split("__"))
+        location = tuple(name.removeprefix(ENV_PREFIX).lower().split("__"))
         field = _field_at(location[:1])
         if field is None or (len(location) > 1 and location[1] not in _known_keys(location[:1])):
             raise SettingsError(f"{variable}: no such setting; variables are {ENV_PREFIX}<SECTION>__<KEY>")

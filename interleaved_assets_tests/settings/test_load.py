@@ -268,3 +268,15 @@ def test_a_filter_with_a_bound_or_in_the_default_order_may_be_named(tmp_path: Pa
         f'[storage]\nraw_root = "raw"\noutput_root = "out"\n[selection]\n{lines}order = ["sharpness", "qr", "aspect"]'
     )
     assert load_settings(file).selection.active_filters() == ("text_words", "sharpness", "qr")
+
+
+@pytest.mark.parametrize(
+    "name", ["interleaved_selektion__min_sharpness", "Interleaved_Selection__Min_Sharpnes", "interleaved_settings"]
+)
+def test_a_misspelt_variable_is_refused_in_any_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    file = write(tmp_path, "")
+    monkeypatch.setenv("interleaved_selection__min_sharpness", "7")
+    assert load_settings(file).selection.min_sharpness == 7
+    monkeypatch.setenv(name, "8")
+    with pytest.raises(SettingsError, match=f"{name}: no such setting"):
+        load_settings(file)
