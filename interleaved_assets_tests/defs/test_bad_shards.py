@@ -31,7 +31,7 @@ DAY = 86_400
 def test_a_shard_that_always_fails_is_tried_once_a_run(
     tmp_path: Path, instance: DagsterInstance, damage: Callable[[bytes], bytes]
 ) -> None:
-    settings = project(tmp_path, AT_ONCE)
+    settings = project(tmp_path, f"{AT_ONCE}[run]\nparallel_shards = 1\n")  # in this process, which is watched
     for name in ("a", "b", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))
     bad = tmp_path / "raw" / "b.tar"

@@ -134,7 +134,9 @@ def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(rep
         retry = repeat(instance, dg.ReexecutionOptions.from_failure(first, instance))
         steps, summary = ended(instance, retry)
         assert steps == ["final_tars"]
-        assert summary.startswith("final_tars: 1 of 3 shards failed (1 at filtered), the others are materialized.\nb: shard b: ")
+        assert summary.startswith(
+            "final_tars: 1 of 3 shards failed (1 at filtered), the others are materialized.\nb: shard b: "
+        )
         assert "final_tars was skipped because filtered failed: b: sample 'doc', image at position 1: no sc" in summary
         assert states(instance, "filtered") == states(instance, "final_tars") == B_ALONE_FAILED
         first = retry
