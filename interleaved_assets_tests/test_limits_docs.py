@@ -40,6 +40,7 @@ ROW_OF = {
     "MOST_LANGUAGE_CHARACTERS": "characters of a text that the scorer `language` sees",
     "_LARGEST_MAX_PIXELS": "largest value of `max_pixels`",
     "_LONGEST_LINE": "characters of a line that CLIP's tokenizer cleans at once",
+    "_LONGEST_SHOWN_LINE": "line of such a message",
     "_LONGEST_TEXT": "text shown by `inspect`",
     "_LONGEST_WORD": "characters of a word for CLIP's tokenizer",
     "_MAX_DEPTH": "levels of a column made from JSON",
@@ -48,6 +49,7 @@ ROW_OF = {
     "_MOST_ATTRIBUTES": "attributes of an element of a page",
     "_MOST_ANSWER_BYTES": "answer of a model that reads PDF pages",
     "_MOST_BYTES": "size in the settings",
+    "_MOST_ROW_BYTES": "document of a release with `--documents`",
     "_MOST_DAMAGED": "damaged places in a web archive",
     "_MOST_CHARACTERS": "characters of a PDF page",
     "_MOST_FAILED": "pages in a row for which that model fails",
@@ -80,7 +82,8 @@ def constants() -> dict[str, int]:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             for name in (target.id for target in targets if isinstance(target, ast.Name)):
                 if NAME_OF_A_LIMIT.fullmatch(name):
-                    found[name] = getattr(importlib.import_module(".".join(relative.with_suffix("").parts)), name)
+                    value = getattr(importlib.import_module(".".join(relative.with_suffix("").parts)), name)
+                    assert found.setdefault(name, value) == value, f"{name} of {relative} is another limit elsewhere"
     return found
 
 

@@ -23,7 +23,7 @@ _WITH_QUERY: Final = frozenset({"http", "https"})
 # C0, DEL, C1, marks that change the writing direction, line separators, unpaired surrogates
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
-_LONGEST_LINE: Final = 1500
+_LONGEST_SHOWN_LINE: Final = 1500
 _LINE_END: Final = 300
 _MOST_LINES: Final = 20
 
@@ -106,7 +106,9 @@ def cut_lines(text: str) -> str:
 
 
 def _cut_line(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - _LINE_END]} … {line[-_LINE_END:]}"
+    return (
+        line if len(line) <= _LONGEST_SHOWN_LINE else f"{line[: _LONGEST_SHOWN_LINE - _LINE_END]} … {line[-_LINE_END:]}"
+    )
 
 
 def cut_list(names: Sequence[str], most: int, separator: str = ", ") -> str:

@@ -43,6 +43,8 @@ class LocalFile(io.RawIOBase):
         size: in bytes.
     """
 
+    _descriptor = -1  # Python also closes a file that could not be opened, and since 3.13 says so if that fails
+
     def __init__(self, path: Path, uri: str) -> None:
         check_name(str(path))
         check_regular(path, uri)
@@ -127,7 +129,7 @@ class LocalFile(io.RawIOBase):
         return self._descriptor
 
     def close(self) -> None:
-        if not self.closed:
+        if not self.closed and self._descriptor >= 0:
             os.close(self._descriptor)
         super().close()
 

@@ -18,7 +18,7 @@ from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_sam
 
 DOCUMENTS_FOLDER: Final = "documents"
 _GROUP_BYTES: Final = 64 * 2**20
-_MOST_BYTES: Final = 2**31 - 2**20
+_MOST_ROW_BYTES: Final = 2**31 - 2**20
 """Most bytes of the images of a row: ``datasets`` reads them with 32-bit offsets."""
 _TEXT: Final = {"dtype": "string", "_type": "Value"}
 # `Sequence` is read by every version of datasets, `List` since 4.0
@@ -86,10 +86,10 @@ def _groups(file: Any, tar: str) -> Iterator[list[dict[str, Any]]]:
     size = 0
     for key, members in webdataset_samples(file):
         own = sum(map(len, members.values()))
-        if own > _MOST_BYTES:
+        if own > _MOST_ROW_BYTES:
             raise ShardError(
                 f"{tar}: document {key!r} has {own:,} bytes, and a row of Parquet for datasets at most "
-                f"{_MOST_BYTES:,}. Make the release without --documents."
+                f"{_MOST_ROW_BYTES:,}. Make the release without --documents."
             )
         if rows and size + own > _GROUP_BYTES:
             yield rows

@@ -167,6 +167,13 @@ def test_a_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
     assert str(caught.value).count("cannot read") == 1
 
 
+def test_a_file_that_was_not_opened_closes_without_an_error() -> None:
+    """Since Python 3.13 such an error is printed beside the message of the command."""
+    file = LocalFile.__new__(LocalFile)
+    file.close()
+    assert file.closed
+
+
 @pytest.mark.parametrize("make", [fifo, device, linked_fifo])
 def test_folders_are_searched_for_regular_files(make: Callable[[Path], None], tmp_path: Path) -> None:
     (tmp_path / "b.tar").write_bytes(b"x")
