@@ -154,7 +154,7 @@ def test_documents_need_a_copy_and_rows_that_fit(
     assert main(base) == 2
     assert "give a folder for a copy of them too, as in interleaved release v1 --to FOLDER" in capsys.readouterr().err
     assert not (tmp_path / "out/releases").exists()
-    stand_in(monkeypatch, documents, "_MOST_BYTES", 1000)
+    stand_in(monkeypatch, documents, "_MOST_ROW_BYTES", 1000)
     assert main([*base, "--to", str(tmp_path / "copy")]) == 2
     assert re.search(r"tars/b%20c.tar: document 'd0' has [\d,]+ bytes, and a row", capsys.readouterr().err)
     monkeypatch.undo()
