@@ -98,7 +98,8 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         fs.invalidate_cache()  # fsspec caches listings per process, and new shards may have landed
         root = folder.rstrip("/")
         if not fs.isdir(root):
-            raise StorageError(f"raw root {storage.raw_root} does not exist: set storage.raw_root in the settings file")
+            what = "is a file and no folder of shards" if fs.isfile(root) else "does not exist"
+            raise StorageError(f"raw root {storage.raw_root} {what}: set storage.raw_root in the settings file")
         below = find_files_below(fs, root)
         found = {path: info for path, info in below.infos.items() if info["type"] != "directory"}
     start = len(root) + 1

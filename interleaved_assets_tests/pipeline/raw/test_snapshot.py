@@ -64,6 +64,8 @@ def test_listing_takes_shards_only_and_gives_keys_and_uris(storage: StorageSetti
 def test_a_missing_raw_root_and_a_missing_shard_are_named(storage: StorageSettings) -> None:
     with pytest.raises(StorageError, match=r"nowhere does not exist: set storage\.raw_root"):
         list(list_raw_shards(storage.model_copy(update={"raw_root": "/nowhere"})))
+    with pytest.raises(StorageError, match=r"\.py is a file and no folder of shards: set storage\.raw_root"):
+        list(list_raw_shards(storage.model_copy(update={"raw_root": __file__})))
     with pytest.raises(StorageError, match=r"shard 'gone' is not below .*raw"):
         find_raw_shard("gone", storage)
 
