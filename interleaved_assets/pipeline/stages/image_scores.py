@@ -122,7 +122,7 @@ def _connect(stage: Stage, _: Settings, before: Sequence[Stage]) -> Stage:
 
 STAGE: Final = Stage(
     IMAGE_SCORES,
-    version=3,
+    version=4,
     settings=lambda settings: dict(json.loads(scoring_version(settings.scoring))),
     run=score,
     prepare=lambda settings: prepare_scorers(settings.scoring),

@@ -155,7 +155,7 @@ def _json_fields(column: str, reading: ReadingSettings) -> tuple[str, ...]:
 STAGE: Final = Stage(
     NORMALIZED,
     (RAW_SHARDS,),
-    version=4,
+    version=5,
     settings=_settings,
     run=normalize,
     source_inputs=_format_version,
