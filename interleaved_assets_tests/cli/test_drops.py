@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,50 @@ def test_drops_of_all_shards_up_to_a_limit(curated: list[str], capsys: pytest.Ca
     assert printed.err == "interleaved: stopped after 1 row; --limit N lists more\n"
     assert main([*curated, "drops", "--reason", "blur"]) == 1
     assert "no row in 2 shards was dropped for 'blur'; its reasons: sharpness_below" in capsys.readouterr().err
+
+
+def test_drops_says_that_it_stopped_only_where_rows_are_left(
+    curated: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["--limit", "2"], ["--shard", "a", "--limit", "1"], ["--reason", "sharpness_below"]):
+        assert main([*curated, "drops", *arguments]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_drops_of_a_copy_and_of_shards_whose_rows_are_gone(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    shutil.move(out, tmp_path / "before")
+    shutil.copytree(tmp_path / "before", out, copy_function=shutil.copyfile)  # which keeps no times
+    assert main([*curated, "drops", "--json"]) == 0
+    copied = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["shard"], row["content"]) for row in copied] == [("a", "doc-97-b.2.png"), ("b", "doc-98-b.2.png")]
+    for folder in ("normalized", "filtered"):
+        shutil.rmtree(out / folder)
+    assert main([*curated, "drops", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows == [{**row, "content": None} for row in copied]
+
+
+def test_a_ledger_that_is_not_that_of_its_record_is_skipped(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledgers = tmp_path / "out/dropped/filtered"
+    shutil.copyfile(ledgers / "b.parquet", ledgers / "a.parquet")
+    (ledgers / "b.parquet").unlink()
+    assert main([*curated, "drops"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"interleaved: shard {key} was skipped: {ledgers}/{key}.parquet is gone or not that of its record: "
+        f"interleaved run {key}"
+        for key in "ab"
+    ]
+
+
+def test_drops_of_a_project_without_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path)
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "drops"]) == 1
+    assert capsys.readouterr().err == "interleaved: no shard has been materialized yet: interleaved run\n"
 
 
 def test_a_shard_whose_ledger_cannot_be_read_is_skipped(

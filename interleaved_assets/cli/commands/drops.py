@@ -9,7 +9,9 @@ from interleaved_assets.cli.terminal.complete import complete_made_shards
 
 if TYPE_CHECKING:
     from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.run.record import Record
     from interleaved_assets.settings import Settings
+    from interleaved_assets.settings.shard_paths import ShardPaths
 
 SECTION: Final = "Samples and dropped rows"
 LONGEST_CONTENT: Final = 200
@@ -54,11 +56,14 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
         print_error(f"interleaved: {problem}")
         return 1
     keys = [shard] if shard is not None else sorted(recorded_stages(settings.storage, EVERY_STAGE))
+    if not keys:
+        print_error("interleaved: no shard has been materialized yet: interleaved run")
+        return 1
     left = limit or (None if shard is not None else ROWS_OF_ALL_SHARDS)
     reasons: dict[str, None] = {}
-    shown, unread = 0, False
+    shown, unread, is_cut = 0, False, False
 
-    def read(key: str) -> "Drops | InterleavedError":
+    def read(key: str) -> "_Drops | InterleavedError":
         try:
             return _read(key, reason, settings)
         except InterleavedError as error:
@@ -71,6 +76,9 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
             unread = True
             print_error(f"interleaved: shard {key} was skipped: {drops}")
             continue
+        if shown == left and drops.rows:
+            is_cut = True
+            break
         reasons.update(dict.fromkeys(drops.reasons))
         rows = drops.rows if left is None else drops.rows[: left - shown]
         if as_json:
@@ -81,16 +89,18 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
             title = f"{key}: {of_all}{counted(len(drops.rows), 'dropped row')}"
             console().print_table(_COLUMNS, map(_line, rows), title=title)
         shown += len(rows)
-        if shown == left:
-            print_error(f"interleaved: stopped after {counted(shown, 'row')}; --limit N lists more")
+        if len(rows) < len(drops.rows):
+            is_cut = True
             break
+    if is_cut:
+        print_error(f"interleaved: stopped after {counted(shown, 'row')}; --limit N lists more")
     if not shown and not unread:
         print_error(f"interleaved: {_no_rows(shard, len(keys), reason, list(reasons))}")
         return 1
     return 2 if unread else 0
 
 
-class Drops(NamedTuple):
+class _Drops(NamedTuple):
     """The dropped rows of a shard."""
 
     rows: list[dict[str, Any]]
@@ -99,12 +109,12 @@ class Drops(NamedTuple):
     """All reasons in its ledgers."""
 
 
-def _read(key: str, reason: str | None, settings: "Settings") -> Drops:
+def _read(key: str, reason: str | None, settings: "Settings") -> _Drops:
     import pyarrow.compute as pc
 
     from interleaved_assets.model.ledger import drop_reasons
     from interleaved_assets.pipeline.lineage.contents import dropped_contents, row_keys
-    from interleaved_assets.pipeline.run.stored_records import read_valid_records
+    from interleaved_assets.pipeline.run.stored_records import read_records
     from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
     from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
     from interleaved_assets.pipeline.stages.outputs import read_ledgers
@@ -112,10 +122,10 @@ def _read(key: str, reason: str | None, settings: "Settings") -> Drops:
     paths = settings.storage.shard(key)
     # the ledger of an earlier rewriting says nothing of the present rows
     stages = [stage for stage in LEDGER_STAGES if stage in stage_dag(settings)]
-    records = read_valid_records(paths, (*stages, IMAGE_EXPORT))
-    if not records:
-        return Drops([], [])
-    ledger = read_ledgers(paths, list(records))
+    dropping = [record for record in read_records(paths, (*stages, IMAGE_EXPORT)).values() if record.dropped]
+    for record in dropping:
+        _require_ledger(record, paths)
+    ledger = read_ledgers(paths, [record.stage for record in dropping])
     reasons = list(drop_reasons(ledger))
     if reason is not None:
         ledger = ledger.filter(pc.equal(ledger["reason"], reason))
@@ -124,7 +134,18 @@ def _read(key: str, reason: str | None, settings: "Settings") -> Drops:
         {"shard": key, **row, "content": contents.get(row_key)}
         for row_key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
     ]
-    return Drops(rows, reasons)
+    return _Drops(rows, reasons)
+
+
+def _require_ledger(record: "Record", paths: "ShardPaths") -> None:
+    """Raise if the ledger is not the one of its record; a copy of it, and a ledger whose rows were deleted, is."""
+    from interleaved_assets.model.errors import ShardError
+    from interleaved_assets.pipeline.run.record import with_present_stamps
+
+    ledger = record.outputs["ledger"]
+    alone = record.model_copy(update={"outputs": {"ledger": ledger}})
+    if with_present_stamps(alone, paths.options) is None:
+        raise ShardError(f"{ledger.uri} is gone or not that of its record: interleaved run {paths.key}")
 
 
 def _no_rows(shard: str | None, shards: int, reason: str | None, reasons: list[str]) -> str:
