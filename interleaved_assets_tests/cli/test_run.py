@@ -1,9 +1,12 @@
+import errno
 import json
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 from dagster import DagsterInstance
+from fsspec.implementations.local import LocalFileSystem
 
 from interleaved_assets.cli import main
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
@@ -143,6 +146,46 @@ def test_unknown_keys_are_named_with_those_like_them_before_any_work(
     assert main([*command, "web/articles-0"]) == 2
     assert f"the raw shard of web/articles-0 is gone from {tmp_path}/raw; interleaved forget" in capsys.readouterr().err
     assert not (tmp_path / "out/failures").exists()
+
+
+def test_what_is_no_key_is_refused_although_a_file_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path)
+    good_shard(tmp_path / "raw/a/b.tar")
+    for name in ("x", "a/x", "raw/y"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(tmp_path / "raw/a/b.tar", tmp_path / f"{name}.tar")
+    before = sorted(tmp_path.rglob("*"))
+    texts = ["../x", "../../y", "./a/b", "a/../a/b", "a//b", "a%2Fb", "%2E%2E/x", "%2E/y", str(tmp_path / "raw/a/b")]
+    for text in texts:
+        assert main(["--settings", str(tmp_path / "interleaved.toml"), "run", "--", text]) == 2
+        printed = capsys.readouterr()
+        assert printed.err.startswith(f"interleaved: no raw shard below {tmp_path}/raw has the key '{text}'"), text
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_time_out_of_the_storage_does_not_end_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    command = ["--settings", str(tmp_path / "interleaved.toml"), "run", "--jobs", "1"]
+    asked: list[str] = []
+    info = LocalFileSystem.info
+
+    def times_out_twice(fs: LocalFileSystem, path: str, **options: object) -> object:
+        if path == f"{tmp_path}/raw/a.tar" and len(asked) < 2:
+            asked.append(path)
+            raise TimeoutError(errno.ETIMEDOUT, "timed out")
+        return info(fs, path, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "info", times_out_twice)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)  # the pauses between tries
+    assert main([*command, "a"]) == 0
+    assert (len(asked), capsys.readouterr().err) == (2, "")
+    assert (tmp_path / "out/tars/a.tar").exists()
+    asked.clear()
+    assert main([*command, "a", "typo"]) == 2  # the other key is refused as ever
+    assert capsys.readouterr().err.startswith(f"interleaved: no raw shard below {tmp_path}/raw has the key 'typo'")
 
 
 def test_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,7 @@ def test_the_layout_of_the_project_is_that_of_its_files(
     ("arguments", "code", "message"),
     [
         (["aa"], 1, "no shard 'aa' has been materialized, and there is no such file: did you mean a?"),
+        (["./a"], 1, "no shard './a' has been materialized, and there is no such file; interleaved status"),
         (["a", "--reason", "blur"], 1, "shard a lost no row for 'blur'; its reasons: sharpness_below"),
         (["a", "--sample-id", "x"], 1, "shard a has no document 'x'; it has 3 documents"),
         (["gone.tar"], 2, "cannot read gone.tar: No such file"),
@@ -82,6 +83,17 @@ def test_nothing_to_show(
     assert main([*curated, "view", *arguments]) == code
     assert message in capsys.readouterr().err
     assert list(here.iterdir()) == []
+
+
+def test_a_shard_without_its_outputs_is_named_as_such(
+    curated: list[str], tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out/normalized/a.parquet").unlink()
+    assert main([*curated, "view", "a"]) == 1
+    said = "interleaved: the outputs of shard a are not those of its record: interleaved run a\n"
+    assert (capsys.readouterr().err, list(here.iterdir())) == (said, [])
+    assert main([*curated, "run", "a"]) == 0
+    assert main([*curated, "view", "a"]) == 0
 
 
 def test_no_project_and_no_shard(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -338,6 +338,17 @@ def shard_without_an_image(path: Path) -> None:
             tar.addfile(member, io.BytesIO(content))
 
 
+def test_a_partition_that_is_no_key_fails_and_leaves_no_file(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    good_shard(tmp_path / "x.tar")
+    before = sorted(tmp_path.rglob("*"))
+    ran = run_chain(instance, settings, ["../x", "./a"], ["normalized"])
+    assert not ran.success
+    assert all(any(f"'{key}' is not the key of a shard" in error for error in ran.errors) for key in ("../x", "./a"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

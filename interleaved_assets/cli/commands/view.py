@@ -121,13 +121,17 @@ def _is_file(shard: str, settings_file: str | None) -> bool:
 def _shard_page(key: str, choice: "Choice", settings: "Settings") -> "DocumentPage | None":
     from interleaved_assets.cli.terminal.console import print_error, short
     from interleaved_assets.cli.terminal.shard_keys import did_you_mean
+    from interleaved_assets.pipeline.raw.keys import is_key
     from interleaved_assets.pipeline.run.stored_records import read_valid_records, recorded_stages
     from interleaved_assets.pipeline.stages.names import NORMALIZED
     from interleaved_assets.reporting.documents.pages import shard_documents
 
-    if read_valid_records(settings.storage.shard(key), [NORMALIZED]):
+    if is_key(key) and read_valid_records(settings.storage.shard(key), [NORMALIZED]):
         return shard_documents(key, settings, choice, with_previews=True)
     known = recorded_stages(settings.storage, [NORMALIZED])
+    if key in known:
+        print_error(f"interleaved: the outputs of shard {key} are not those of its record: interleaved run {key}")
+        return None
     what = f"no shard {short(key)} has been materialized, and there is no such file"
     print_error(f"interleaved: {what}{did_you_mean(key, known)}")
     return None

@@ -1,4 +1,4 @@
-"""Keys of shards that a command is given: which of them no shard has, with the keys that look like them."""
+"""Find the given keys that no shard has, and the keys that look like them."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from interleaved_assets.cli.terminal.console import short
 from interleaved_assets.io.storage import file_info
-from interleaved_assets.model.errors import NoSuchShard
+from interleaved_assets.model.errors import NoSuchShard, StorageUnavailable
 from interleaved_assets.pipeline.raw.keys import is_key, without_key_ending
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def raw_keys_problem(keys: Sequence[str], storage: "StorageSettings") -> str:
-    """Return, a line for each, which of ``keys`` no raw shard has; empty if all have one."""
+    """Return a line for each of ``keys`` that no raw shard has.
+
+    A key counts as that of a raw shard while the storage does not answer, since a run tries the storage again.
+    """
     missing = _without_raw(keys, storage)
     known = [raw.key for raw in list_raw_shards(storage)] if missing else []
     return "\n".join(
@@ -31,7 +34,7 @@ def raw_keys_problem(keys: Sequence[str], storage: "StorageSettings") -> str:
 
 
 def stored_keys_problem(keys: Sequence[str], storage: "StorageSettings") -> str:
-    """Return, a line for each, of which of ``keys`` nothing is stored; empty if something is stored of all."""
+    """Return a line for each of ``keys`` that has no stored record."""
     missing = [key for key in keys if not _is_stored(key, storage)]
     known = recorded_stages(storage, EVERY_STAGE) if missing else {}
     without_raw = _without_raw(missing, storage)
@@ -55,10 +58,14 @@ def _without_raw(keys: Sequence[str], storage: "StorageSettings") -> list[str]:
 
 
 def _has_raw(key: str, storage: "StorageSettings") -> bool:
+    if not is_key(key):
+        return False
     try:
         find_raw_shard(key, storage)
     except NoSuchShard:
         return False
+    except StorageUnavailable:
+        pass
     return True
 
 

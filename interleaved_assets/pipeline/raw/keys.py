@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from interleaved_assets.io.formats.registry import all_formats, format_named
+from interleaved_assets.model.errors import OptionError
 
 MAX_KEY_BYTES: Final = 200
 _CUT_MARK: Final = "~"
@@ -95,3 +96,9 @@ def is_key(text: str) -> bool:
     """Return whether ``text`` may be the key of a shard; a path made of it then stays below its folder."""
     safe = re.fullmatch(r"[\w.~%/-]+", text, re.ASCII) and len(text) <= MAX_KEY_BYTES
     return bool(safe) and not _DOT_FOLDER.search(text) and not _EDGE_SLASH.search(text)
+
+
+def check_key(text: str) -> None:
+    """Raise OptionError if ``text`` cannot be the key of a shard."""
+    if not is_key(text):
+        raise OptionError(f"{text!r} is not the key of a shard: keys are as in the UI, such as web/part-00017")

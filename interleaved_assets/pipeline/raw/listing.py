@@ -140,9 +140,21 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
         paths = [_cut_path(key, storage)]
     decoded = unquote(key, errors="surrogateescape")
     for path in [decoded, *paths] if find_bundle(decoded, storage) else paths:
+        if not _is_listed_as(path, key, storage):
+            continue
         if (found := _look_at(join(storage.raw_root, path), key, storage)) is not None:
             return found
     raise _not_there(key, storage)
+
+
+def _is_listed_as(path: str, key: str, storage: StorageSettings) -> bool:
+    """Return whether a listing may name a file ``path``, and gives it this key.
+
+    Objects in a store may have empty and dotted folders in their names. On a local disk such a path leads to a file
+    with another key, or out of the raw root.
+    """
+    dotted = not {"", ".", ".."}.isdisjoint(path.split("/"))
+    return shard_key(path) == key and not (dotted and is_local(storage.raw_root))
 
 
 def raw_shard_again(raw: RawShard, storage: StorageSettings) -> RawShard:

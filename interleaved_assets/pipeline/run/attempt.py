@@ -16,6 +16,7 @@ from importlib import metadata
 
 from interleaved_assets.io.storage import read_stamp, remove_file
 from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.pipeline.raw.keys import check_key
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version, raw_shard_again
 from interleaved_assets.pipeline.run.record import (
     RAW_SHARDS,
@@ -57,9 +58,11 @@ class Attempt:
         """Read the records of the shard's inputs and its own; ``files`` are the versions of the stage's files.
 
         Raises:
+            OptionError: ``key`` cannot be that of a shard.
             ShardError: an input has no record; a record is damaged.
         """
         started = time.perf_counter()
+        check_key(key)  # with another one, outputs would be outside of their folders, or those of another shard
         paths = settings.storage.shard(key)
         recorded = read_record(paths.record(stage.name), paths.options)
         raw, source = None, None

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from interleaved_assets.io.storage import atomic_output, files_below, join, read_small, remove_file
 from interleaved_assets.model.errors import InterleavedError, StorageError, describe
+from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.raw.listing import RawShard, find_raw_shard, seems_same
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.settings import StorageSettings
@@ -50,7 +51,9 @@ class Failure(BaseModel):
 
 
 def store_failure(key: str, stage: str, error: BaseException, storage: StorageSettings) -> None:
-    """Write the failure of a shard; an error of the storage is only logged."""
+    """Write the failure of a shard; an error of the storage is only logged, and what is no key has no such file."""
+    if not is_key(key):
+        return
     try:
         raw = find_raw_shard(key, storage)
     except InterleavedError:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from interleaved_assets.export.names import is_image_file
 from interleaved_assets.io.storage import file_info, files_below, join, remove_file
 from interleaved_assets.model.errors import OptionError
-from interleaved_assets.pipeline.raw.keys import is_key
+from interleaved_assets.pipeline.raw.keys import check_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.run.failures import failed_keys
 from interleaved_assets.pipeline.run.record import read_record
@@ -44,8 +44,7 @@ def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str
     Raises OptionError if a key cannot be that of a shard, or its raw shard still exists or may exist.
     """
     for key in keys:
-        if not is_key(key):
-            raise OptionError(f"{key!r} is not the key of a shard: keys are as in the UI, such as web/part-00017")
+        check_key(key)
     listing = list_raw_files(storage)
     raws = {raw.key: raw.uri for raw, _ in listing.files}
     for key in keys:

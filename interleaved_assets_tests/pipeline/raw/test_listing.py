@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.io.storage import atomic_output, open_input
-from interleaved_assets.model.errors import StorageError
+from interleaved_assets.model.errors import NoSuchShard, StorageError
 from interleaved_assets.pipeline.raw.keys import is_cut, shard_key
 from interleaved_assets.pipeline.raw.listing import (
     RawShard,
@@ -71,6 +71,57 @@ def test_shards_by_their_endings_and_the_files_that_are_ignored(storage: Storage
     assert [shard.key for shard, _ in found.files] == ["a/one", "four", "three", "two", "z"]
     assert found.ignored == list(ignored)
     assert [find_raw_shard(shard.key, storage) for shard, _ in found.files] == [shard for shard, _ in found.files]
+
+
+NO_KEYS = [
+    "../x",
+    "%2E%2E/x",
+    "../raw/a",
+    "./a",
+    "%2E/a",
+    "a/../a",
+    "deep/../a",
+    "deep//b",
+    "deep/%2Fb",
+    "deep%2Fb",
+    "/a",
+    "%2Fa",
+    "%61",
+    "a ",
+    "deep/",
+    "",
+]
+"""Texts that lead to the files of :func:`test_a_file_has_one_key`, or elsewhere, and are no keys of them."""
+
+
+def test_a_file_has_one_key(storage: StorageSettings, tmp_path: Path) -> None:
+    for path in (tmp_path / "x.tar", *(Path(storage.raw_root, name) for name in ("a.tar", "deep/b.tar", "a .tar"))):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"1")
+    assert [find_raw_shard(key, storage).key for key in ("a", "deep/b", "a%20")] == ["a", "deep/b", "a%20"]
+    for text in (*NO_KEYS, str(tmp_path / "raw/a"), str(tmp_path / "x")):
+        with pytest.raises(NoSuchShard):
+            find_raw_shard(text, storage)
+
+
+def test_a_bundle_has_one_key(storage: StorageSettings) -> None:
+    storage = storage.model_copy(update={"bundles": {"images": 1}})
+    Path(storage.raw_root, "deep").mkdir()
+    Path(storage.raw_root, "deep/a.png").write_bytes(b"1")
+    assert [raw.key for raw in list_raw_shards(storage)] == ["deep/images-0-of-1"]
+    assert find_raw_shard("deep/images-0-of-1", storage).size == 1
+    for text in ("./deep/images-0-of-1", "deep//images-0-of-1", "deep%2Fimages-0-of-1"):
+        with pytest.raises(NoSuchShard):
+            find_raw_shard(text, storage)
+
+
+def test_objects_with_dotted_and_empty_folders_in_their_names_are_found(
+    settings: Settings, s3_server: S3Server, bucket: str
+) -> None:
+    storage = settings.storage.model_copy(update={"raw_root": f"{bucket}/raw", "options": s3_server.storage_options})
+    s3_server.fs.pipe_file(f"{bucket}/raw/a//b.tar", b"1")
+    assert [find_raw_shard(raw.key, storage) == raw for raw in list_raw_shards(storage)] == [True]
+    assert find_raw_shard("a/%2Fb", storage).uri == f"{bucket}/raw/a//b.tar"
 
 
 def test_a_folder_with_the_name_of_a_shard_is_none(storage: StorageSettings) -> None:

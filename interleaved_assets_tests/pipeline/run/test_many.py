@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from interleaved_assets.model.errors import ShardTimeout, StorageUnavailable, WorkerLost
+from interleaved_assets.model.errors import OptionError, ShardTimeout, StorageUnavailable, WorkerLost
 from interleaved_assets.pipeline.run import shard_map
 from interleaved_assets.pipeline.run.many import run_shards, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
@@ -59,6 +59,20 @@ def test_pauses_before_another_try_grow_up_to_half_a_minute(tmp_path: Path, monk
     (one,) = take_many([stage], ["a"], settings, then=str)
     assert isinstance(one.result, StorageUnavailable)
     assert (tried, slept) == (["a"] * 9, [1, 2, 4, 8, 16, 30, 30, 30])
+
+
+def test_what_is_no_key_is_refused_by_every_stage_and_leaves_no_file(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    (tmp_path / "x.tar").write_bytes((tmp_path / "raw/a.tar").read_bytes())
+    for _ in run_shards(["a"], stage_dag(settings).values(), settings, then=str, jobs=1):
+        pass
+    before = sorted(tmp_path.rglob("*"))
+    for stage in stage_dag(settings).values():
+        for one in take_many([stage], ["../x", "./a"], settings, then=str, jobs=1):
+            assert isinstance(one.result, OptionError)
+            assert str(one.result).startswith(f"'{one.key}' is not the key of a shard: keys are as in the UI")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def two_stages(first: Callable[[ShardTask], Work], second: Callable[[ShardTask], Work]) -> list[Stage]:
