@@ -19,7 +19,7 @@ from interleaved_assets.scoring.protocol.filter import Filter, ImageFilter, Samp
 from interleaved_assets.scoring.protocol.values import Values
 from interleaved_assets.selection.applicable import applicable_filters, require_columns
 from interleaved_assets.selection.filters import find_filter
-from interleaved_assets.selection.judge import image_values, run_filters, select
+from interleaved_assets.selection.judge import Selection, image_values, run_filters, select
 from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.settings import SelectionSettings, with_changes
 from interleaved_assets.selection.texts import judged_rows, numbers
@@ -77,11 +77,27 @@ def what_if(
             where an override gives it another bound.
         ScoreError: an image has no score that a filter needs, and ``on_score_error`` is ``error``.
     """
+    return outcome_of(rows, other_selection(rows, scores, settings, overrides, documents=documents))
+
+
+def other_selection(
+    rows: pa.Table,
+    scores: pa.Table,
+    settings: SelectionSettings,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    documents: pa.Table | None = None,
+) -> Selection:
+    """Select with changed settings; arguments and errors as for :func:`what_if`."""
     changed = changed_settings(settings, overrides or {})
     for name in changed.active_filters():
         if changed.bounds(name) != settings.bounds(name):
             require_columns(changed.find(name), scores.column_names, _names(documents))
-    selection = select(rows, scores, changed, documents=documents)
+    return select(rows, scores, changed, documents=documents)
+
+
+def outcome_of(rows: pa.Table, selection: Selection) -> Outcome:
+    """Count what ``selection`` keeps of ``rows``."""
     kept, is_image = rows.filter(selection.keep), pc.equal(rows["modality"], "image")
     ledger = selection.ledger
     return Outcome(
@@ -105,16 +121,8 @@ class ChangedRows(NamedTuple):
     """Rows that only the current settings keep, with why the changed ones drop them."""
 
 
-def changed_rows(
-    rows: pa.Table,
-    scores: pa.Table,
-    settings: SelectionSettings,
-    changed: SelectionSettings,
-    *,
-    documents: pa.Table | None = None,
-) -> ChangedRows:
-    """Return the rows of one shard that ``changed`` decides on differently; arguments and errors as for ``select``."""
-    now, then = (select(rows, scores, one, documents=documents) for one in (settings, changed))
+def changed_rows(now: Selection, then: Selection) -> ChangedRows:
+    """Return the rows of one shard that the selections ``now`` and ``then`` decide on differently."""
     return ChangedRows(
         now.ledger.filter(then.keep.filter(pc.invert(now.keep))),
         then.ledger.filter(now.keep.filter(pc.invert(then.keep))),

@@ -2,6 +2,7 @@ import json
 import threading
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.cli import main
@@ -55,7 +56,7 @@ def test_what_if_names_rows_that_are_decided_differently(
 ) -> None:
     assert main([*curated, "what-if", "min_sharpness=0", "--examples", "1"]) == 0
     printed = capsys.readouterr().out
-    assert "1 row decided differently" in printed
+    assert "1 of 2 rows decided differently" in printed
     (line,) = [line for line in printed.splitlines() if "doc-97-b" in line]
     cells = [cell.strip() for cell in line.split("│")[1:-1]]
     assert cells == ["a", "doc-97-b", "2", "image", "kept", "sharpness_below", "0", "100", "doc-97-b.2.png"]
@@ -68,8 +69,52 @@ def test_what_if_names_rows_that_are_decided_differently(
     assert "0 rows decided differently" in capsys.readouterr().out
 
 
+def test_examples_are_of_both_kinds_and_of_every_shard(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*curated, "what-if", "min_sharpness=0", "text.words.min=1000", "--examples"]
+    assert main([*command, "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["examples"]
+    assert [(row["shard"], row["then"]) for row in found] == [
+        ("a", "dropped"), ("a", "kept"), ("b", "dropped"), ("b", "kept")
+    ]  # fmt: skip
+    assert all(row["content"] for row in found)
+    assert main([*command, "3"]) == 0
+    assert "3 of 12 rows decided differently" in capsys.readouterr().out
+    assert main([*command, "12"]) == 0
+    assert "\n12 rows decided differently" in capsys.readouterr().out
+
+
+def test_contents_are_read_of_listed_rows_alone(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    opened: list[str] = []
+
+    def see(event: str, path: str) -> None:
+        if event == "open" and "/normalized/" in path and path.endswith(".parquet"):
+            opened.append(Path(path).stem)
+
+    with system_calls(see):
+        assert main([*curated, "what-if", "min_sharpness=0", "--examples", "1"]) == 0
+    assert (opened.count("a"), opened.count("b")) == (2, 1)
+
+
+def test_contents_that_cannot_be_read_are_left_out(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "out/normalized/a.parquet"
+    group = pq.read_metadata(rows).row_group(0)
+    texts = next(group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == "text_content")
+    content = bytearray(rows.read_bytes())
+    start = texts.dictionary_page_offset or texts.data_page_offset
+    content[start : start + texts.total_compressed_size] = bytes(texts.total_compressed_size)
+    rows.unlink()
+    rows.write_bytes(content)
+    assert main([*curated, "what-if", "min_sharpness=0", "--examples", "2", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"interleaved: contents of shard a were left out: {rows}")
+    found = json.loads(printed.out)
+    assert (found["shards"], [row["content"] for row in found["examples"]]) == (2, [None, "doc-98-b.2.png"])
+
+
 def test_what_if_refuses_a_key_of_no_shard(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*curated, "what-if", "min_sharpness=0", "--shard", "a", "--shard", "b.tar"]) == 2
+    assert main([*curated, "what-if", "min_sharpness=0", "--shard", "a", "--shard", "b.tar"]) == 1
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == (
         "",

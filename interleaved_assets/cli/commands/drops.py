@@ -61,7 +61,7 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
         return 1
     left = limit or (None if shard is not None else ROWS_OF_ALL_SHARDS)
     reasons: dict[str, None] = {}
-    shown, unread, is_cut = 0, False, False
+    shown, unread = 0, False
 
     def read(key: str) -> "_Drops | InterleavedError":
         try:
@@ -76,24 +76,20 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
             unread = True
             print_error(f"interleaved: shard {key} was skipped: {drops}")
             continue
-        if shown == left and drops.rows:
-            is_cut = True
-            break
         reasons.update(dict.fromkeys(drops.reasons))
         rows = drops.rows if left is None else drops.rows[: left - shown]
+        is_cut = len(rows) < len(drops.rows)
         if as_json:
             for row in rows:
                 print_json(row)
         elif rows:
-            of_all = f"{len(rows):,} of " if len(rows) < len(drops.rows) else ""
+            of_all = f"{len(rows):,} of " if is_cut else ""
             title = f"{key}: {of_all}{counted(len(drops.rows), 'dropped row')}"
             console().print_table(_COLUMNS, map(_line, rows), title=title)
         shown += len(rows)
-        if len(rows) < len(drops.rows):
-            is_cut = True
+        if is_cut:
+            print_error(f"interleaved: stopped after {counted(shown, 'row')}; --limit N lists more")
             break
-    if is_cut:
-        print_error(f"interleaved: stopped after {counted(shown, 'row')}; --limit N lists more")
     if not shown and not unread:
         print_error(f"interleaved: {_no_rows(shard, len(keys), reason, list(reasons))}")
         return 1

@@ -1,8 +1,11 @@
 """``interleaved what-if``: selection on stored scores under changed settings."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby, islice, zip_longest
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -11,8 +14,8 @@ from interleaved_assets.cli.terminal.options import as_json
 
 if TYPE_CHECKING:
     from interleaved_assets.model.errors import InterleavedError
-    from interleaved_assets.selection.other_bounds import ChangedRows, Outcome
-    from interleaved_assets.settings.shard_paths import ShardPaths
+    from interleaved_assets.selection.other_bounds import Outcome
+    from interleaved_assets.settings import Settings
 
 SECTION: Final = "The shards of a project"
 SHARDS_AT_A_TIME: Final = 8
@@ -42,7 +45,7 @@ _MEANING: Final = (
     "--examples",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Also list the first N rows that would be kept or dropped instead.",
+    help="Also list N of the rows that would be kept or dropped instead, of each shard in turn.",
 )
 @as_json
 @click.pass_obj
@@ -64,89 +67,139 @@ def what_if_command(
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.cli.terminal.name_value import names_and_values
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
-    from interleaved_assets.model.errors import InterleavedError, OptionError
+    from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.pipeline.run.threads import parallel_map
-    from interleaved_assets.pipeline.stages.dag import stage_dag
-    from interleaved_assets.pipeline.stages.filtered import deciding_tables
-    from interleaved_assets.pipeline.stages.names import FILTERED
     from interleaved_assets.pipeline.stages.outputs import scored_keys
-    from interleaved_assets.reporting.wording.text import counted
-    from interleaved_assets.selection.other_bounds import Outcome, changed_rows, changed_settings, what_if
+    from interleaved_assets.selection.other_bounds import Outcome, changed_settings
     from interleaved_assets.settings import load_settings
 
     settings, out = load_settings(file), console()
     overrides = names_and_values(changes)
-    changed = changed_settings(settings.selection, overrides)
+    changed_settings(settings.selection, overrides)  # so that a wrong value is refused before a shard is read
     if problem := stored_keys_problem(shards, settings.storage):
-        raise OptionError(problem)
+        print_error(f"interleaved: {problem}")
+        return 1
     keys = shards or scored_keys(settings.storage)
     if not keys:
-        print_error("no shard has been scored yet: interleaved run, or materialize image_scores in Dagster")
+        print_error(
+            "interleaved: no shard has been scored yet: interleaved run, or materialize image_scores in Dagster"
+        )
         return 1
-    filtered = stage_dag(settings)[FILTERED]
-    fields = tuple(dict.fromkeys((*settings.selection.fields(), *changed.fields())))
-
-    def outcomes(key: str) -> "tuple[Outcome, Outcome, list[dict[str, Any]]] | InterleavedError":
-        try:
-            paths, most_bytes = settings.storage.shard(key), settings.run.max_batch_bytes
-            rows, scores, documents = deciding_tables(paths, filtered, fields, most_bytes)
-            now = what_if(rows, scores, settings.selection, documents=documents)
-            then = what_if(rows, scores, settings.selection, overrides, documents=documents)
-            if examples is None:
-                return now, then, []
-            differ = changed_rows(rows, scores, settings.selection, changed, documents=documents)
-            return now, then, _examples(differ, filtered.inputs[0], paths, examples)
-        except InterleavedError as error:
-            return error
-
-    now, then, answered, errors = Outcome(), Outcome(), 0, Counter[str]()
-    found: list[dict[str, Any]] = []
+    answers: list[_Answer] = []
+    now, then, errors = Outcome(), Outcome(), Counter[str]()
+    answer = partial(_answer, settings=settings, overrides=overrides, most=examples)
     with progress("reading scores of shards", len(keys), out, as_json=as_json, lines=True) as advance:
-        for key, outcome in zip(keys, parallel_map(outcomes, keys, threads=SHARDS_AT_A_TIME), strict=True):
+        for key, outcome in zip(keys, parallel_map(answer, keys, threads=SHARDS_AT_A_TIME), strict=True):
             advance()
             if isinstance(outcome, InterleavedError):
                 errors[str(outcome)] += 1
                 if errors[str(outcome)] == 1:
                     print_error(f"interleaved: shard {key} was left out: {outcome}")
                 continue
-            now, then, answered = now + outcome[0], then + outcome[1], answered + 1
-            found += outcome[2][: (examples or 0) - len(found)]
+            now, then = now + outcome.now, then + outcome.then
+            answers.append(outcome)
     for message, count in errors.items():
         if count > 1:
             print_error(f"interleaved: {count} shards in all were left out with the message: {message}")
-    if answered and as_json:
-        listed = {} if examples is None else {"examples": found}
-        print_json({"shards": answered, "now": asdict(now), "then": asdict(then), **listed})
-    elif answered:
-        title = f"{', '.join(changes)}: {_shards(answered, len(keys))}"
+    found = None if examples is None else _with_contents(_in_turn(answers, examples), settings, errors)
+    if answers and as_json:
+        listed = {} if found is None else {"examples": found}
+        print_json({"shards": len(answers), "now": asdict(now), "then": asdict(then), **listed})
+    elif answers:
+        title = f"{', '.join(changes)}: {_shards(len(answers), len(keys))}"
         out.print_table(("", *_NUMBERS), _lines(now, then), title=title, right=_NUMBERS)
         out.print(_MEANING)
-        if examples is not None:
-            title = f"{counted(len(found), 'row')} decided differently"
+        if found is not None:
+            title = _title_of_examples(len(found), sum(one.differ for one in answers))
             out.print_table(_EXAMPLE_COLUMNS, map(_example_line, found), title=title)
     return 2 if errors else 0
 
 
-def _examples(differ: "ChangedRows", rows_stage: str, paths: "ShardPaths", most: int) -> list[dict[str, Any]]:
-    """Return the first rows that are decided on differently, with their contents."""
-    from interleaved_assets.pipeline.lineage.contents import row_contents, row_keys
+class _Answer(NamedTuple):
+    """What the selections keep of one shard."""
 
-    ledger = {"dropped": differ.dropped.slice(0, most), "kept": differ.kept.slice(0, most)}
-    keys = {then: row_keys(table) for then, table in ledger.items()}
-    contents = row_contents([key for some in keys.values() for key in some], paths.output(rows_stage), paths)
-    return [
-        {
-            "shard": paths.key,
-            **key._asdict(),
-            "then": then,
-            "reason": row["reason"],
-            "measured": row["measured"],
-            "threshold": row["threshold"],
-            "content": contents.get(key),
-        }
-        for then, table in ledger.items()
-        for key, row in zip(keys[then], table.to_pylist(), strict=True)
-    ][:most]
+    now: "Outcome"
+    then: "Outcome"
+    differ: int = 0
+    """Number of rows that are decided on differently; 0 without examples."""
+    examples: Sequence[list[dict[str, Any]]] = ()
+    """The first of these rows, without contents: those that would be dropped, and those that would be kept."""
+
+
+def _answer(
+    key: str, settings: "Settings", overrides: Mapping[str, object], most: int | None
+) -> "_Answer | InterleavedError":
+    """Select from one shard twice; with ``most`` rows of each kind as examples."""
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.stages.filtered import deciding_tables
+    from interleaved_assets.pipeline.stages.names import FILTERED
+    from interleaved_assets.selection.other_bounds import changed_rows, changed_settings, other_selection, outcome_of
+
+    selection, filtered = settings.selection, stage_dag(settings)[FILTERED]
+    fields = tuple(dict.fromkeys((*selection.fields(), *changed_settings(selection, overrides).fields())))
+    try:
+        paths, most_bytes = settings.storage.shard(key), settings.run.max_batch_bytes
+        rows, scores, documents = deciding_tables(paths, filtered, fields, most_bytes)
+        now = other_selection(rows, scores, selection, documents=documents)
+        then = other_selection(rows, scores, selection, overrides, documents=documents)
+    except InterleavedError as error:
+        return error
+    outcomes = outcome_of(rows, now), outcome_of(rows, then)
+    if most is None:
+        return _Answer(*outcomes)
+    differ = changed_rows(now, then)
+    examples = [
+        [{"shard": key, "then": name, **row} for row in table.slice(0, most).to_pylist()]
+        for name, table in (("dropped", differ.dropped), ("kept", differ.kept))
+    ]
+    return _Answer(*outcomes, differ.dropped.num_rows + differ.kept.num_rows, examples)
+
+
+def _in_turn(answers: Sequence[_Answer], most: int) -> list[dict[str, Any]]:
+    """Return ``most`` examples: of each shard in turn one that would be dropped, and one that would be kept."""
+    turns = zip_longest(*(rows for answer in answers for rows in answer.examples))
+    chosen = islice((row for turn in turns for row in turn if row is not None), most)
+    return sorted(chosen, key=itemgetter("shard"))
+
+
+def _with_contents(
+    examples: Sequence[Mapping[str, Any]], settings: "Settings", errors: Counter[str]
+) -> list[dict[str, Any]]:
+    """Return ``examples``, which are sorted by shard, with the contents of their rows; what fails is in ``errors``."""
+    from interleaved_assets.cli.terminal.console import print_error
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.lineage.contents import RowKey, row_contents
+    from interleaved_assets.pipeline.stages.dag import stage_dag
+    from interleaved_assets.pipeline.stages.names import FILTERED
+
+    rows_stage = stage_dag(settings)[FILTERED].inputs[0]
+    found = []
+    for key, rows in groupby(examples, key=itemgetter("shard")):
+        paths, of_shard = settings.storage.shard(key), list(rows)
+        keys = [RowKey(*(row[name] for name in RowKey._fields)) for row in of_shard]
+        contents: Mapping[RowKey, str] = {}
+        try:
+            contents = row_contents(keys, paths.output(rows_stage), paths)
+        except InterleavedError as error:
+            errors[str(error)] += 1
+            print_error(f"interleaved: contents of shard {key} were left out: {error}")
+        found += [
+            {
+                "shard": key,
+                **row_key._asdict(),
+                **{name: row[name] for name in ("then", "reason", "measured", "threshold")},
+                "content": contents.get(row_key),
+            }
+            for row_key, row in zip(keys, of_shard, strict=True)
+        ]
+    return found
+
+
+def _title_of_examples(shown: int, differ: int) -> str:
+    from interleaved_assets.reporting.wording.text import counted
+
+    return f"{f'{shown:,} of ' if shown < differ else ''}{counted(differ, 'row')} decided differently"
 
 
 def _example_line(row: dict[str, Any]) -> tuple[str, ...]:
