@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_schema, block_tables
-from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS, is_wide, type_of
+from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS, seems_utf16, type_of
 from interleaved_assets.io.storage import exists, locator_path, open_input
 from interleaved_assets.io.tar.documents import Document, read_document
 from interleaved_assets.io.tar.json_columns import cell_of
@@ -84,8 +84,11 @@ def _caption(uri: str, options: ReadOptions) -> Block:
         too_large = row_error("document_too_large", f"{uri} has more than max_document_bytes {most}")
         return Block("text", error=too_large, source_ref=_locator(uri))
     text = content.decode("utf-8", "replace")
-    is_utf8 = text.encode() == content and not is_wide(content)
-    error = None if is_utf8 else row_error("invalid_text", f"{uri} is not UTF-8")
+    error = None
+    if text.encode() != content:
+        error = row_error("invalid_text", f"{uri} is not UTF-8")
+    elif seems_utf16(content):
+        error = row_error("invalid_text", f"{uri} seems to be UTF-16 or UTF-32: store it as UTF-8")
     return Block("text", text, error=error, source_ref=_locator(uri))
 
 

@@ -64,7 +64,7 @@ def extension_of(content_type: str | None) -> str | None:
     return _EXTENSIONS[content_type][0] if content_type in _EXTENSIONS else None
 
 
-def is_wide(text: bytes) -> bool:
+def seems_utf16(text: bytes) -> bool:
     """Return whether bytes seem to be UTF-16 or UTF-32 without a mark, although they may be valid UTF-8.
 
     About every second byte of such text is a control character; of other texts at most single ones are. Zeros at the

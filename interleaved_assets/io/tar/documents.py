@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from interleaved_assets.io.rows.content_types import is_wide
+from interleaved_assets.io.rows.content_types import seems_utf16
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.ranges import Content
 from interleaved_assets.io.tar.estimates import ROW_BYTES, document_bytes, parsed_bytes
@@ -100,9 +100,9 @@ def add_contents(document: Document, texts: Sequence[bytes], images: int) -> Non
     """
     # tokens only mark the places, since the members are known
     document.images = [""] * images + [None] * len(texts)
-    # a character that is not Unicode makes an error of the row
+    # bytes, and a character that is not Unicode, make an error of the row
     document.texts = [None] * images + [
-        text.decode("utf-8", "surrogateescape") + ("\udcff" if is_wide(text) else "") for text in texts
+        text if seems_utf16(text) else text.decode("utf-8", "surrogateescape") for text in texts
     ]
 
 

@@ -193,8 +193,10 @@ class TarRows:
     def _add_text(self, position: int, text: Any) -> int:
         if isinstance(text, str) and is_unicode(text):
             return self._add_row(position, _TEXT, text)
-        row = self._add_row(position, _TEXT, json_text(text))
         what = "not Unicode" if isinstance(text, str) else f"a {type(text).__name__} and not a string"
+        if isinstance(text, bytes):  # of a member; JSON has none
+            text, what = text.decode("utf-8", "surrogateescape"), "no UTF-8 text: it seems to be UTF-16 or UTF-32"
+        row = self._add_row(position, _TEXT, json_text(text))
         self._errors[row] = row_error("invalid_text", f"entry {position} is {what}")
         return row
 

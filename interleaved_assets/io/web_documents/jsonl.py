@@ -87,12 +87,13 @@ def read_jsonls(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.Table]
 
 def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
     """Return what shows that a compressed file, or a tar of its store, is cut or damaged; None if nothing does."""
+    store = (options.sections.get("urls") or UrlSettings()).image_store
     urls = set[str]()
     with _Lines(uri, options) as lines:
         for line in lines:
-            urls.update(_urls(_parsed(line, options)[1]))
+            if store is not None:
+                urls.update(_urls(_parsed(line, options)[1]))
         shortfall = lines.shortfall
-    store = (options.sections.get("urls") or UrlSettings()).image_store
     return shortfall or store_shortfall(store, urls, options)
 
 

@@ -21,11 +21,12 @@ import cv2
 import numpy as np
 from cv2.typing import MatLike
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, png_chunks
-from interleaved_assets.scoring.images.jpeg_strips import check_jpeg_strips
+from interleaved_assets.scoring.images.jpeg_strips import check_jpeg_strips, strip_without_end
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff, raw_pixels
 from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS, exif_orientation, open_header, pillow_result
 
@@ -115,10 +116,12 @@ def check_pixels(header: Image.Image, max_pixels: int) -> None:
 
 
 def _check_samples(header: Image.Image, data: Buffer) -> None:
-    """Raise ImageError for a TIFF of which OpenCV returns wrong pixels without an error.
+    """Raise ImageError for an image that OpenCV decodes to wrong pixels without an error.
 
     OpenCV takes signed samples for unsigned ones, leaves black what libtiff cannot unpack, and grey what a JPEG lacks.
     """
+    if isinstance(header, JpegImageFile) and strip_without_end(data, [0], [len(data)]) is not None:
+        raise ImageError(row_error("undecodable_image", "the JPEG has no end mark: it is cut or damaged"))
     if not isinstance(header, TiffImageFile):
         return
     if _SIGNED in header.tag_v2.get(_SAMPLE_FORMAT, ()):

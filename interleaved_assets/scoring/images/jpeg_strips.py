@@ -1,6 +1,6 @@
-"""Check of the JPEGs in a TIFF: libtiff fills what one lacks with grey and reports no error.
+"""Find JPEGs that were cut, by their end mark: in a TIFF libtiff fills what one lacks with grey and reports no error.
 
-The same JPEG in a file of its own is refused by the decoder.
+The decoder itself refuses most of those that are files of their own, but not all progressive ones.
 """
 
 from collections.abc import Sequence

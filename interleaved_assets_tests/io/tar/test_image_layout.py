@@ -286,5 +286,5 @@ def test_both_layouts_are_read_with_one_setting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le"])
 def test_a_text_in_utf_16_without_a_mark_is_an_error_of_its_row(tmp_path: Path, codec: str) -> None:
     found = short(read(tmp_path, ("a.png", PNG), ("a.txt", "A cat on a sofa".encode(codec))))
-    assert found[-1][3] == "invalid_text: entry 1 is not Unicode"
+    assert found[-1][3] == "invalid_text: entry 1 is no UTF-8 text: it seems to be UTF-16 or UTF-32"
     assert short(read(tmp_path, ("a.png", PNG), ("a.txt", b"a\0b")))[-1][3] == "a\0b"

@@ -47,6 +47,18 @@ def test_a_jpeg_in_a_tiff_that_is_filled_with_zeros_to_its_end_is_undecodable(co
         check_jpeg_strips(damaged)
 
 
+@pytest.mark.parametrize("options", [{}, {"progressive": True}], ids=["baseline", "progressive"])
+def test_a_jpeg_without_its_end_is_undecodable(options: dict[str, bool]) -> None:
+    file = io.BytesIO()
+    Image.fromarray(PICTURE).save(file, "JPEG", **options)
+    jpeg = file.getvalue()
+    assert decode_image(jpeg + bytes(9)).shape == PICTURE.shape
+    for kept in (len(jpeg) // 2, len(jpeg) - 200, len(jpeg) - 2):
+        for damaged in (jpeg[:kept], jpeg[:kept] + bytes(len(jpeg) - kept)):
+            with pytest.raises(ImageError, match=r"^undecodable_image: "):
+                decode_image(damaged)
+
+
 def test_bytes_after_the_end_mark_and_empty_strips_are_no_damage() -> None:
     file = io.BytesIO()
     Image.fromarray(PICTURE).save(file, "JPEG")
