@@ -21,11 +21,12 @@ def run(folder: Path, *arguments: str, **options: object) -> subprocess.Complete
     return subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, timeout=300, **options)  # type: ignore[call-overload, no-any-return]
 
 
-def test_a_reader_that_is_gone_ends_the_command_without_a_word(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_is_gone_ends_the_command_without_a_word(tmp_path: Path, options: list[str]) -> None:
     project(tmp_path)
     reader, writer = os.pipe()
     os.close(reader)
-    done = run(tmp_path, "settings", "--json", stdout=writer)
+    done = run(tmp_path, "settings", *options, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
 

@@ -151,8 +151,9 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
 
 
 def test_one_bad_shard_does_not_fail_its_neighbours_and_is_redone_alone_once_mended(
-    tmp_path: Path, instance: DagsterInstance
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("INTERLEAVED_RUN__PARALLEL_SHARDS", "2")  # in worker processes, as a user's run
     settings = project(tmp_path)
     for name in ("a", "c"):
         good_shard(tmp_path / "raw" / f"{name}.tar", seed=ord(name))

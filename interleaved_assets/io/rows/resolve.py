@@ -1,4 +1,4 @@
-"""Resolving of the locators of image rows: the source to fetch, and the bytes in it, or the row error."""
+"""Resolve the locators of image rows: to the source to fetch, and to the bytes in it, or to the row error."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias

@@ -2,7 +2,7 @@
 
 It is started as ``python -m interleaved_assets.io.warc.child`` and reads requests from its standard input: a line of
 JSON with the address and the size of a page, then the page. It answers each with a size and so many bytes of marshal,
-the fields of :class:`.Page`. A page over a limit ends it.
+the fields of :class:`.Page`. A page over a limit ends it: by SIGPROF, or with the code :data:`TOO_LARGE`.
 """
 
 import json
@@ -12,9 +12,12 @@ import signal
 import sys
 from typing import Final
 
+from selectolax.lexbor import SelectolaxError
+
 from interleaved_assets.io.warc.page import parse_page
 
 SIZE_BYTES: Final = 8
+TOO_LARGE: Final = 3
 LEAST_MEMORY: Final = 2**30
 LEAST_SECONDS: Final = 10
 _MEMORY_OF_A_BYTE: Final = 64
@@ -36,7 +39,10 @@ def main() -> None:
         memory, seconds = limits_of(size)
         resource.setrlimit(resource.RLIMIT_AS, (memory if most == resource.RLIM_INFINITY else min(memory, most), most))
         signal.setitimer(signal.ITIMER_PROF, seconds)  # without a handler, its signal ends the process
-        page = parse_page(html, url)
+        try:
+            page = parse_page(html, url)
+        except (MemoryError, SelectolaxError):  # the latter if the parser itself gets no memory
+            sys.exit(TOO_LARGE)
         signal.setitimer(signal.ITIMER_PROF, 0)
         blocks = [(block.text, block.tag, block.links, block.url, block.alt, block.caption) for block in page.blocks]
         answer = marshal.dumps((page.title, page.language, blocks, [tuple(region) for region in page.regions]))

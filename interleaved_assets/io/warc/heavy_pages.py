@@ -1,4 +1,4 @@
-"""Parsing of pages that may take very long or much memory, in a process of their own.
+"""Parse pages that may take very long or much memory, in a process with limits.
 
 The time and memory of HTML's rules grow with the square of the tags and of the attributes of a page: elements such as
 ``<b>`` that are left open are repeated in every paragraph, and each attribute is compared with all others. What a page
@@ -13,13 +13,15 @@ from contextlib import suppress
 from typing import Final
 
 from interleaved_assets.io.rows.parser_process import ParserProcess
-from interleaved_assets.io.warc.child import SIZE_BYTES, limits_of
+from interleaved_assets.io.warc.child import SIZE_BYTES, TOO_LARGE, limits_of
 from interleaved_assets.io.warc.page import Page, PageBlock, Region, parse_page
+from interleaved_assets.model.errors import ShardError
 
 _HEAVY_BYTES: Final = 2**19
 _HEAVY_TAGS: Final = 10_000
 _HEAVY_ELEMENTS: Final = 1_000_000
 _HEAVY_BODIES: Final = 4
+_CRASHES: Final = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
 _LIGHT_BYTES: Final = 2**16
 _LIGHT_TAGS: Final = 2_000
 _REPEATED: Final = re.compile(
@@ -47,9 +49,14 @@ class _Parser(ParserProcess):
         answer = self._out.read(size)
         if not size or len(answer) < size:
             memory, seconds = limits_of(len(html))
-            if self._process.wait() == -signal.SIGPROF:
+            code = self._process.wait()
+            if code == -signal.SIGPROF:
                 raise PageTooHeavyError(f"it took the parser more than {seconds} s of processor time")
-            raise PageTooHeavyError(f"it ended the parser, which may take {memory // 2**20} MiB: {self._last_words()}")
+            if code == TOO_LARGE:
+                raise PageTooHeavyError(f"it took the parser more than {memory // 2**20} MiB of memory")
+            if code in _CRASHES:
+                raise PageTooHeavyError(f"it crashed the parser, which may take {memory // 2**20} MiB of memory")
+            raise ShardError(f"the parser of the page {url} ended with code {code}: {self._last_words()}")
         self.is_idle = True
         title, language, blocks, regions = marshal.loads(answer)
         return Page(title, language, [PageBlock(*block) for block in blocks], [Region(*region) for region in regions])
@@ -60,6 +67,7 @@ def parse_within_limits(html: bytes, url: str) -> Page:
 
     Raises:
         PageTooHeavyError: it takes more memory or time than a page may.
+        ShardError: its parser ended for another reason, such as a kill.
     """
     if not _is_heavy(html):
         return parse_page(html, url)

@@ -1,4 +1,4 @@
-"""What a release contains: the current shards, those that have the same documents, its manifest and its index."""
+"""Choose the current shards of a release, find those with the same documents, make its manifest and its index."""
 
 import json
 from collections import Counter
@@ -28,8 +28,8 @@ def split_current(found: Sequence[ShardState]) -> tuple[list[ShardState], dict[s
     return current, {shard.key: shard.status.text for shard in found if shard.status != COMPLETE}
 
 
-def has_others(others: dict[str, str], shards: int) -> OptionError:
-    """Return the error for a release of ``shards`` shards of which ``others`` are not current."""
+def others_error(others: dict[str, str], shards: int) -> OptionError:
+    """Return the error for a release of ``shards`` shards, among them ``others`` that are not current."""
     named = [f"  {key}: {why}" for key, why in list(others.items())[:_SHARDS_NAMED]]
     if len(others) > len(named):
         named.append(f"  and {len(others) - len(named):,} more: interleaved status")
@@ -54,7 +54,7 @@ def same_documents(shards: Iterable[ShardState]) -> list[list[str]]:
     return [list(keys) for keys in sorted(groups)]
 
 
-def has_duplicates(duplicates: list[list[str]]) -> OptionError:
+def duplicates_error(duplicates: list[list[str]]) -> OptionError:
     """Return the error for groups of shards with the same documents."""
     named = [f"  {cut_list(keys, _SHARDS_NAMED)}" for keys in duplicates[:_SHARDS_NAMED]]
     if len(duplicates) > len(named):

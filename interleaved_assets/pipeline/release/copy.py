@@ -1,4 +1,4 @@
-"""Copy of the final tars into the folder of a release, each compared with its record."""
+"""Copy the final tars into the folder of a release, and compare each with its record."""
 
 import shutil
 from typing import Final

@@ -21,9 +21,9 @@ from interleaved_assets.io.storage import (
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.contents import (
-    has_duplicates,
-    has_others,
+    duplicates_error,
     make_manifest,
+    others_error,
     same_documents,
     split_current,
     tars_of,
@@ -113,7 +113,7 @@ def make_release(
     shards, left_out = _current_shards(dataset, watch, incomplete=incomplete)
     duplicates = same_documents(shards)
     if duplicates and not allow_duplicates:
-        raise has_duplicates(duplicates)
+        raise duplicates_error(duplicates)
     storage = settings.storage
     values = _watched(
         watch, "reading shards", lambda shard: values_of_shard(storage.shard(shard.key), shard.records), shards, READERS
@@ -167,7 +167,7 @@ def _current_shards(
         raise refused
     current, others = split_current(found)
     if others and not incomplete:
-        raise has_others(others, len(found))
+        raise others_error(others, len(found))
     if not current:
         raise OptionError(f"no shard below {dataset.storage.output_root} is current: there is nothing to release")
     return current, others

@@ -45,7 +45,7 @@ def test_a_folder_named_like_a_scheme_is_a_local_path(
         assert fetch([source], Access(limits=TarLimits(max_member_bytes=100)))[source] == b"allowed"
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chain=st.sampled_from(CHAINS),
     prefix=st.sampled_from(PREFIXES),
@@ -69,7 +69,7 @@ def test_allowed_local_paths_open_below_the_root(
         assert opened == str(root) or opened.startswith(f"{root}/")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(
     scheme=st.sampled_from(["memory", "MEMORY", "s3", "file", "simplecache::memory"]),
     slashes=st.sampled_from(["://", ":///", "://///", ":/"]),

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import tifffile
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -444,7 +444,6 @@ def test_a_tiff_without_a_directory_has_no_frame() -> None:
 SOURCES = [saved("RGB", "jpeg"), saved("RGB", None), saved("P", "tiff_lzw"), tiff(frame(), frame(at=20), body=BODY)]
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(SOURCES), st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=8)), max_size=6))
 @example(SOURCES[3], [])
 def test_random_damage_raises_value_error_and_nothing_else(source: bytes, damage: list[tuple[float, bytes]]) -> None:
@@ -457,7 +456,6 @@ def test_random_damage_raises_value_error_and_nothing_else(source: bytes, damage
     check_all(bytes(data))
 
 
-@settings(max_examples=100)
 @given(
     st.binary(max_size=400),
     st.sampled_from([b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08", b"II+\0\x08\0\0\0\x10\0\0\0\0\0\0\0"]),

@@ -1,5 +1,8 @@
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from interleaved_assets.io.warc import child, heavy_pages
 from interleaved_assets.io.warc.heavy_pages import PageTooHeavyError, parse_within_limits
 from interleaved_assets.io.warc.page import parse_page
+from interleaved_assets.model.errors import ShardError
 from interleaved_assets_tests.io.warc.test_bad_input import URLS, documents, sound, text
 from interleaved_assets_tests.io.warcs import page, write_warc
 
@@ -48,17 +52,37 @@ def test_an_ordinary_page_is_parsed_in_this_process(html: bytes) -> None:
 def test_open_elements_that_take_too_much_memory_are_an_error_of_their_page(tmp_path: Path) -> None:
     parts = [page(URLS[0], opened(1500, 4000).decode()), page(URLS[1], f"<p>{text(1)}</p>")]
     found = documents(write_warc(tmp_path / "a.warc.gz", parts))
-    assert (found[URLS[0]][0] or "").startswith("document_too_large: it ended the parser, which may take 1024 MiB: ")
+    assert found[URLS[0]][0] == "document_too_large: it took the parser more than 1024 MiB of memory"
     assert found[URLS[1]] == sound(1)
 
 
-def test_a_page_that_takes_too_long_is_refused_and_the_next_is_read() -> None:
+@pytest.mark.parametrize(
+    ("ended_by", "error", "message"),
+    [
+        (signal.SIGPROF, PageTooHeavyError, "it took the parser more than 10 s of processor time"),  # as its timer does
+        (signal.SIGSEGV, PageTooHeavyError, "it crashed the parser, which may take 1024 MiB of memory"),
+        (signal.SIGKILL, ShardError, f"the parser of the page {URL} ended with code -9: "),
+    ],
+)
+def test_a_page_whose_parser_ends_is_refused_and_the_next_is_read(
+    ended_by: int, error: type[Exception], message: str
+) -> None:
     html = HEAVY["many tags"]
     with heavy_pages._Parser.lent() as lent:
-        os.kill(lent._process.pid, signal.SIGPROF)  # as its timer does
-        with pytest.raises(PageTooHeavyError, match="it took the parser more than 10 s of processor time"):
+        os.kill(lent._process.pid, ended_by)
+        with pytest.raises(error, match=message):
             lent.parse(html, URL)
     assert parse_within_limits(html, URL) == parse_page(html, URL)
+
+
+def test_the_timer_of_a_page_ends_its_parser() -> None:
+    """Stand in the least time, since a page for the real one would take ten seconds."""
+    code = "from interleaved_assets.io.warc import child; child.LEAST_SECONDS = 0.05; child.main()"
+    html = opened(400, 4000)
+    request = json.dumps((URL, len(html))).encode() + b"\n" + html
+    assert (
+        subprocess.run([sys.executable, "-c", code], input=request, capture_output=True).returncode == -signal.SIGPROF
+    )
 
 
 def test_limits_grow_with_the_page() -> None:

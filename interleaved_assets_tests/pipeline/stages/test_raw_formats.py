@@ -56,7 +56,7 @@ def states(settings: Settings) -> dict[str, str]:
 def test_parquet_of_a_tar_gives_its_final_tar_and_ledgers(image_bytes: str, tmp_path: Path, demo_raw: Path) -> None:
     settings = project(tmp_path, f'image_bytes = "{image_bytes}"\n{DROPS}')
     (tmp_path / "raw").mkdir(exist_ok=True)
-    names = ["mint/pdf-001", "crawl-2/mixed-keys"]
+    names = ["web/flyers-000", "crawl-2/mixed-keys"]
     for number, name in enumerate(names):
         (tmp_path / f"raw/{number}.tar").symlink_to(demo_raw / f"{name}.tar")
         as_parquet(demo_raw / f"{name}.tar", tmp_path / f"raw/{number}.parquet")
@@ -72,6 +72,7 @@ def test_parquet_of_a_tar_gives_its_final_tar_and_ledgers(image_bytes: str, tmp_
                 pq.read_table(tmp_path / f"out/dropped/{stage}/{one}.parquet") for one in (key, f"{key}.parquet")
             ]
             assert ledgers[0].equals(ledgers[1])
+    assert pq.read_table(tmp_path / "out/dropped/filtered/0.parquet").num_rows == 8
     assert set(states(settings).values()) == {"complete"}
 
 
