@@ -84,7 +84,7 @@ def test_images_with_errors_have_no_scores():
     )
     scores = score_images(rows, ScoringSettings(max_pixels=60_000))
     errors = scores["score_error"].to_pylist()
-    assert errors[0].startswith("undecodable_image: image file is truncated")
+    assert errors[0] == "undecodable_image: the JPEG has no end mark: it is cut or damaged"
     assert errors[1] == "undecodable_image: no image format that is known"
     assert errors[2] == "undecodable_image: 0 bytes"
     assert errors[3] == "missing_source: the row has no bytes: materialize it before scoring"
