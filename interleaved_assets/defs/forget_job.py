@@ -89,7 +89,7 @@ def forget_in(
 ) -> dict[str, dict[str, int]]:
     """Return what :func:`forgettable` returns for the shards of ``find``, with the Dagster instance in ``home``.
 
-    Shards of which there is neither a file nor a partition are left out. With ``remove`` the files and partitions are
+    Shards without a file and without a partition are left out. With ``remove`` the files and partitions are
     removed as by :func:`forget_shards`.
     """
     with dg.DagsterInstance.from_config(str(home)) as instance:

@@ -64,7 +64,7 @@ def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsy
         assert capsys.readouterr().out == (
             f"no shards: no file below {raw} has a name that ends in .tar, .tar.gz, .tgz, "
             ".parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; images need storage.bundles\n"
-            f"Below {raw}, 1 file passed over: 1 .zip, such as a.zip.\n"
+            f"Below {raw}, 1 file was passed over: 1 .zip, such as a.zip.\n"
         )
 
 
@@ -82,11 +82,12 @@ def test_without_a_raw_root_status_is_one_line_of_error(tmp_path: Path, capsys: 
 def test_files_that_are_no_shards_are_named_by_their_endings(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("c.tar.xz", "web/d.tar.xz", "e.Tar", "f.zst", "g.bz2", "_SUCCESS", "h.7z"):
+    hidden = (".DS_Store", "web/.part.tar")
+    for name in ("c.tar.xz", "web/d.tar.xz", "e.Tar", "f.zst", "g.bz2", "_SUCCESS", "h.7z", *hidden):
         (tmp_path / "raw" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "raw" / name).touch()
     said = (
-        f"Below {tmp_path}/raw, 7 files passed over: 2 .xz, such as c.tar.xz; 1 .7z, such as h.7z; "
+        f"Below {tmp_path}/raw, 7 files were passed over: 2 .xz, such as c.tar.xz; 1 .7z, such as h.7z; "
         "1 .Tar, such as e.Tar; 1 .bz2, such as g.bz2; 1 .zst, such as f.zst; 1 other ending. Names of shards end in "
         ".tar, .tar.gz, .tgz, .parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; of names that differ only in the "
         "ending of a tar, one is a shard. Unpack or rename files that should be read.\n"

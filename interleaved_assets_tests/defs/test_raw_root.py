@@ -38,7 +38,7 @@ def test_the_newest_shard_counts(tmp_path: Path) -> None:
     )
     assert verdict.figures == {
         "shards": 2,
-        "ignored_files": 2,
+        "ignored_files": 1,
         "bytes": 10,
         "vanished_shards": 0,
         "newest_shard": str(tmp_path / "raw/new.tar.gz"),

@@ -16,7 +16,7 @@ _HOME_OF_MAKE: Final = ".dagster_home"
 
 @click.command("forget")
 @click.argument("shards", nargs=-1, metavar="[KEY…]", shell_complete=complete_vanished_shards)
-@click.option("--vanished", is_flag=True, help="All shards of which something is stored, and that have no raw shard.")
+@click.option("--vanished", is_flag=True, help="All shards with stored files and without a raw shard.")
 @click.option("--yes", is_flag=True, help="Remove the files, and the partitions; default: only list the files.")
 @as_json
 @click.pass_obj

@@ -119,7 +119,8 @@ def print_passed_over(dataset: "DatasetStatus", *, as_json: bool) -> None:
     named = [f"{len(paths):,} {ending}, such as {paths[0]}" for ending, paths in groups[:ENDINGS_SHOWN]]
     if left := len(groups) - len(named):
         named.append(counted(left, "other ending"))
-    text = f"Below {dataset.storage.raw_root}, {counted(len(dataset.ignored), 'file')} passed over: {'; '.join(named)}."
+    were = f"{counted(len(dataset.ignored), 'file')} {'was' if len(dataset.ignored) == 1 else 'were'}"
+    text = f"Below {dataset.storage.raw_root}, {were} passed over: {'; '.join(named)}."
     if dataset.raws:  # without shards, another line says what is one
         text += f" {_which_are_shards(dataset.storage)}. Unpack or rename files that should be read."
     if as_json:

@@ -37,7 +37,7 @@ def thread_count(threads: int | None) -> int:
         OptionError: it is no whole number, or below 0.
     """
     if threads is not None and (not isinstance(threads, Integral) or threads < 0):
-        raise OptionError(f"threads is a whole number from 1, or None, got {threads!r}")
+        raise OptionError(f"threads is a whole number from 0, or None, got {threads!r}")
     return threads or processors()
 
 

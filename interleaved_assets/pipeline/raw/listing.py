@@ -73,7 +73,10 @@ class RawListing(NamedTuple):
     files: list[tuple[RawShard, Mapping[str, Any]]]
     """Shards with the info of their files, in the order of their paths."""
     ignored: list[str]
-    """Sorted paths, below the raw root, of files that are no shards by the rule in ``keys.py``."""
+    """Sorted paths, below the raw root, of files that are no shards by the rule in ``keys.py``.
+
+    Hidden files, whose names begin with a dot, are left out: systems and uploads make them.
+    """
     unlisted: dict[str, str]
     """Error of each folder that cannot be listed, by its path below the raw root. Any absent shard may be in it."""
 
@@ -124,7 +127,8 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
     unlisted = {
         path[start:]: str(as_storage_error(error, displayable(path), "list")) for path, error in below.refused.items()
     }
-    return RawListing(files, sorted(path[start:] for path in found if path not in chosen), unlisted)
+    others = [path[start:] for path in found if path not in chosen and not path.rpartition("/")[2].startswith(".")]
+    return RawListing(files, sorted(others), unlisted)
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:

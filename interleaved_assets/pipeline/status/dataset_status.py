@@ -54,7 +54,7 @@ class DatasetStatus:
             that folder, so none counts as vanished then.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
         listed: the stamps of outputs in a bucket, if they were listed.
-        ignored: sorted paths, below the raw root, of files that are no shards.
+        ignored: sorted paths, below the raw root, of files that are no shards; hidden files are left out.
     """
 
     storage: StorageSettings

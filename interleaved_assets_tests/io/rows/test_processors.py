@@ -71,5 +71,5 @@ def test_threads_are_a_whole_number_and_none_means_all_processors(
     _machine(monkeypatch, tmp_path, 3)
     assert [thread_count(threads) for threads in (None, 0, 5, np.int64(2))] == [3, 3, 5, 2]
     for wrong in (-1, 1.5, "2"):
-        with pytest.raises(OptionError, match=f"threads is a whole number from 1, or None, got {wrong!r}"):
+        with pytest.raises(OptionError, match=f"threads is a whole number from 0, or None, got {wrong!r}"):
             thread_count(wrong)

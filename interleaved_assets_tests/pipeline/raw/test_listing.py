@@ -62,8 +62,14 @@ def put(storage: StorageSettings, name: str, content: bytes = b"x") -> str:
 def test_shards_by_their_endings_and_the_files_that_are_ignored(storage: StorageSettings) -> None:
     root = Path(storage.raw_root)
     shards = ("a/one.tar", "four.TGZ", "three.TAR", "two.tar.gz", "z.tar.gz")
-    ignored = (".hidden.tar", "a/notes.txt", "five.tar.bz2", "z.TAR", "z.tgz")  # z.tar.gz comes before z.tgz and z.TAR
-    for name in (*shards, *ignored):
+    ignored = (
+        ".in/notes.txt",
+        "a/notes.txt",
+        "five.tar.bz2",
+        "z.TAR",
+        "z.tgz",
+    )  # z.tar.gz comes before z.tgz and z.TAR
+    for name in (*shards, *ignored, ".hidden.tar", "a/.DS_Store"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(name.encode())
     found = list_raw_files(storage)
