@@ -7,6 +7,7 @@ from interleaved_assets.cli import main
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, stages_before, write_shard
+from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.projects import take_all
 
 
@@ -83,10 +84,28 @@ def test_trace_takes_the_name_of_an_image(curated: list[str], capsys: pytest.Cap
     assert "dropped: sharpness_below" in printed
     assert main([*curated, "trace", "doc-97-b.2.png", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["images"] == [{"shard": "a", "sample_id": "doc-97-b", "position": 2}]
+    assert found["images"] == [{"shard": "a", "sample_id": "doc-97-b", "position": 2, "image": "doc-97-b.2.png"}]
     assert [shard["shard"] for shard in found["shards"]] == ["a"]
     assert main([*curated, "trace", "doc-97-b.2.pn", "--shard", "a"]) == 1
-    assert capsys.readouterr().err == "no sample 'doc-97-b.2.pn' in 1 shard, and no image of this name\n"
+    assert capsys.readouterr().err == ("interleaved: no sample 'doc-97-b.2.pn' in 1 shard, and no image of this name\n")
+
+
+def test_trace_takes_the_names_that_drops_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = project(tmp_path, "[selection]\nmin_short_side = 100\n[publish]\nmax_lost_samples = 1\n")
+    tokens = [f"page_0_image_{number}" for number in range(2)]
+    frames = tiff(picture(1), picture(2), compression="tiff_lzw")
+    write_tar(tmp_path / "raw/a.tar", ("e0ca.json", frames_document(*tokens)), ("e0ca.tiff", frames))
+    take_all(settings, "a")
+    base = ["--settings", str(tmp_path / "interleaved.toml")]
+    assert main([*base, "drops", "--json"]) == 0
+    names = [json.loads(line)["content"] for line in capsys.readouterr().out.splitlines()]
+    assert {"e0ca.tiff, frame 0", "e0ca.tiff, frame 1"} <= set(names)
+    of_frame = [f"e0ca.tiff, frame {n} is the image at position {n} of sample e0ca in shard a" for n in range(2)]
+    for name, lines in (("e0ca.tiff", of_frame), ("e0ca.tiff, frame 1", of_frame[1:])):
+        assert main([*base, "trace", name]) == 0
+        printed = capsys.readouterr().out.splitlines()
+        assert [line for line in printed if " is the image " in line] == lines
+        assert printed.count(f"e0ca in shard a, {tmp_path}/raw/a.tar") == 1
 
 
 def lines_of(printed: str, stage: str) -> list[list[str]]:

@@ -12,8 +12,11 @@ from interleaved_assets.cli.terminal.options import FILE, as_json
 
 if TYPE_CHECKING:
     from interleaved_assets.cli.terminal.console import DataConsole
-    from interleaved_assets.pipeline.lineage.sample import NamedImage, StageTrace, TracedRow
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.lineage.images import NamedImage
+    from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow
     from interleaved_assets.pipeline.lineage.tar import TarTrace
+    from interleaved_assets.settings import StorageSettings
 
 SECTION: Final = "Samples and dropped rows"
 _MEMBERS_SHOWN: Final = 12
@@ -40,8 +43,8 @@ _COLUMNS: Final = ("position", "modality", "outcome", "measured", "threshold", "
 def trace_command(file: str | None, sample_id: str | None, tar: str | None, as_json: bool, **given: Any) -> int:
     """Show the path of a sample through the stages, or the origin of a tar.
 
-    SAMPLE_ID is the id of a sample, as in ledgers and pages. IMAGE is the name of an image's file in its raw tar: its
-    samples are shown.
+    SAMPLE_ID is the id of a sample, as in ledgers and pages. IMAGE is the name of an image as drops shows it, with or
+    without folders and frame: the samples that have it are shown.
 
     Each stage lists the sample's rows by position: dropped rows with reason, measured value and threshold, stored
     errors, and kept rows summed up. The last entry is the final tar, or its part, with the sample's members.
@@ -64,7 +67,7 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress, short
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.errors import InterleavedError
-    from interleaved_assets.pipeline.lineage.sample import find_image, find_sample
+    from interleaved_assets.pipeline.lineage.sample import find_sample
     from interleaved_assets.pipeline.run.stored_records import recorded_stages
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.reporting.wording.text import counted
@@ -86,14 +89,14 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
         skipped[key] = str(error)
         print_error(f"interleaved: shard {key} was skipped: {error}")
 
-    def show(sample_id: str, keys: Iterable[str]) -> None:
-        for key, traces in find_sample(sample_id, keys, settings.storage, stages):
+    def show(one: str, below: Iterable[str]) -> None:
+        for key, traces in find_sample(one, below, settings.storage, stages):
             if isinstance(traces, InterleavedError):
                 skip(key, traces)
                 continue
             found.append(_facts_of_sample(key, traces))
             if not as_json:
-                _print_sample(sample_id, key, traces, out, every_row=every_row)
+                _print_sample(one, key, traces, out, every_row=every_row)
             for trace in traces:
                 if isinstance(trace.in_tar, InterleavedError):
                     unread.append(key)
@@ -103,14 +106,9 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
         show(sample_id, _counted(keys, advance))
     images: list[NamedImage] = []
     if not found:
-        for key, named in find_image(sample_id, [key for key in keys if key not in skipped], settings.storage):
-            if isinstance(named, InterleavedError):
-                skip(key, named)
-            else:
-                images += named
-        for image in images if not as_json else ():
-            place = f"at position {image.position} of sample {image.sample_id} in shard {image.shard}"
-            out.print(f"{sample_id} is the image {place}", soft_wrap=True)
+        images = _find_images(sample_id, [key for key in keys if key not in skipped], settings.storage, skip)
+        if not as_json:
+            _print_images(images, out)
         for key, of_image in dict.fromkeys((image.shard, image.sample_id) for image in images):
             show(of_image, [key])
     if as_json:
@@ -119,9 +117,32 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
     if not found:
         of_them = f", {len(skipped)} of them skipped" if skipped else ""
         print_error(
-            f"no sample {short(sample_id)} in {counted(len(keys), 'shard')}{of_them}, and no image of this name"
+            f"interleaved: no sample {short(sample_id)} in {counted(len(keys), 'shard')}{of_them}, "
+            "and no image of this name"
         )
     return 2 if skipped or unread else 0 if found else 1
+
+
+def _find_images(
+    name: str, keys: Iterable[str], storage: "StorageSettings", skip: "Callable[[str, InterleavedError], None]"
+) -> "list[NamedImage]":
+    """Return the images with ``name``; ``skip`` is called for each shard that cannot be read."""
+    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.lineage.images import find_image
+
+    images: list[NamedImage] = []
+    for key, named in find_image(name, keys, storage):
+        if isinstance(named, InterleavedError):
+            skip(key, named)
+        else:
+            images += named
+    return images
+
+
+def _print_images(images: "Iterable[NamedImage]", out: "DataConsole") -> None:
+    for image in images:
+        place = f"at position {image.position} of sample {image.sample_id} in shard {image.shard}"
+        out.print(f"{image.image} is the image {place}", soft_wrap=True)
 
 
 def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:

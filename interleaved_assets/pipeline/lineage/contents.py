@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.parquet.source import open_parquet
+from interleaved_assets.io.rows.blocks import IMAGE_URL
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import StorageError
-from interleaved_assets.model.source_ref import parse_source_ref
+from interleaved_assets.pipeline.lineage.images import image_name
 from interleaved_assets.pipeline.lineage.sample import groups_with
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.dag import rows_input
@@ -36,8 +37,8 @@ def row_keys(table: pa.Table) -> list[RowKey]:
 def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
     """Return the contents of dropped rows of one shard, from ledgers of any of its stages; no image is read.
 
-    The content of a text is the text, that of a metadata row its fields as JSON, and that of an image the member of the
-    raw shard that has it. Rows that no stored output has are left out, such as those that ``normalized`` dropped.
+    The content of a text is the text, that of a metadata row its fields as JSON, and that of an image its name (see
+    :func:`.image_name`). Rows that no stored output has are left out, such as those that ``normalized`` dropped.
     """
     found: dict[RowKey, str] = {}
     for stage in pc.unique(ledger["stage"]).to_pylist():
@@ -83,14 +84,4 @@ def _contents(rows: pa.Table, wanted: Collection[RowKey]) -> Iterable[tuple[RowK
             fields = {name: value for name, value in row.items() if name not in RESERVED_COLUMNS and value is not None}
             yield key, json.dumps(fields, ensure_ascii=False, default=str)
         else:
-            yield key, place_of(row["source_ref"])
-
-
-def place_of(source_ref: str | None) -> str:
-    """Return the member of a locator, with its frame; the locator as it is if it cannot be parsed."""
-    try:
-        ref = parse_source_ref(source_ref)
-    except ValueError:
-        return source_ref or ""
-    frame = "" if ref.frame_index is None else f", frame {ref.frame_index}"
-    return f"{ref.member or ref.path or ''}{frame}"
+            yield key, image_name(row["source_ref"], row.get(IMAGE_URL), row.get("page"))

@@ -1,6 +1,5 @@
 """Trace one sample: its rows at every stage, and the reason of every row that was dropped."""
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -194,44 +193,6 @@ def find_sample(
             return key, error
 
     for key, found in parallel_map(trace, keys, threads=READERS):
-        if found:
-            yield key, found
-
-
-class NamedImage(NamedTuple):
-    """An image of a raw shard, by the name of its file there."""
-
-    shard: str
-    sample_id: str
-    position: int
-
-
-def find_image(
-    name: str, keys: Iterable[str], storage: StorageSettings
-) -> Iterator[tuple[str, list[NamedImage] | InterleavedError]]:
-    """Yield each of ``keys`` whose raw shard has an image in the member ``name``, with all of these images.
-
-    Of every shard the locators of ``normalized`` are read. A shard that cannot be read is yielded with its error.
-    """
-    # as in a locator, which is JSON
-    stated = json.dumps({"member": name}, ensure_ascii=False)[1:-1]
-
-    def find(key: str) -> tuple[str, list[NamedImage] | InterleavedError]:
-        paths = storage.shard(key)
-        try:
-            record = read_record(paths.record(NORMALIZED), paths.options)
-            if record is None:
-                return key, []
-            with open_parquet(record.outputs["rows"].uri, paths.options, advice=_ADVICE) as source:
-                rows = source.read([_ID, "position", "modality", "source_ref"])
-            has_name = pc.match_substring(rows["source_ref"].cast(pa.string()), stated)
-            images = rows.filter(pc.and_(pc.fill_null(has_name, False), pc.equal(rows["modality"], "image")))
-            places = zip(images[_ID].to_pylist(), images["position"].to_pylist(), strict=True)
-            return key, [NamedImage(key, *place) for place in places]
-        except InterleavedError as error:
-            return key, error
-
-    for key, found in parallel_map(find, keys, threads=READERS):
         if found:
             yield key, found
 

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, empty_ledger
-from interleaved_assets.pipeline.lineage.contents import RowKey, place_of, row_keys
+from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
+from interleaved_assets.pipeline.lineage.images import image_name
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.wording import text
@@ -201,7 +202,7 @@ def build_documents(
                 key.position,
                 key.modality,
                 row["text_content"],
-                name=place_of(row["source_ref"]) if is_image else "",
+                name=image_name(row["source_ref"]) if is_image else "",
                 size=sizes.get(image, "") if is_image else "",
                 picture=pictures.get(image) if is_image else None,
                 scores=tuple(scored.get(image, ()) if is_image else of_texts.get(image, ())),
