@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, expect, sync_playwright
 
+from interleaved_assets.defs.demo import PAGES
 from interleaved_assets_tests.live import ROOT, LiveDagster
 
 CHROMIUM = "/usr/bin/chromium"
@@ -119,10 +120,7 @@ def keep(page: Page, name: str) -> None:
 
 
 def expand_graph(page: Page) -> None:
-    """Open the asset graph with every asset to be seen: it starts with its groups closed."""
-    page.goto("/asset-groups")
+    """Open the asset graph with every asset to be seen, by the link that the demo prints."""
+    page.goto(PAGES["the graph of all assets"])
     expect(page.get_by_text("Materialize all")).to_be_visible()
-    expect(page.locator("svg").get_by_text("publish", exact=True)).to_be_visible()
-    page.mouse.click(WIDTH * 0.75, HEIGHT * 0.75, button="right")
-    page.get_by_role("menuitem", name="Expand all groups").click()
     expect(page.locator("svg").get_by_text("final_tars", exact=True)).to_be_visible()

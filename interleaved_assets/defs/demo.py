@@ -73,8 +73,10 @@ nux: {enabled: false}
 telemetry: {enabled: false}
 """
 """Dagster's configuration of an instance that the demo makes: it shows no sign-up and sends nothing."""
+_OPEN_GROUPS = ",".join(f"global@global:{group}" for group in ("ingest", "score", "select", "publish"))
+"""The groups of assets as the URL of Dagster's graph names those that are open; all are closed where it names none."""
 PAGES = {
-    "the graph of all assets": "/asset-groups",
+    "the graph of all assets": f"/asset-groups?expanded={_OPEN_GROUPS}",
     "a shard, and what was dropped": "/assets/filtered?view=partitions",
     "the whole data set": "/assets/dataset_report",
     "the runs, with their logs": "/runs",
@@ -124,7 +126,8 @@ def run_demo(settings: Settings, console: Console, *, as_json: bool = False) -> 
     done = f"done in {time.perf_counter() - started:.0f} s. See it in the Dagster UI:  [bold]{ui}[/bold], then"
     console.print(done, soft_wrap=True)
     for about, page in PAGES.items():
-        console.print(f"  {about:<32} http://127.0.0.1:{os.environ.get('UI_PORT', DEFAULT_PORT)}{page}")
+        url = f"http://127.0.0.1:{os.environ.get('UI_PORT', DEFAULT_PORT)}{page}"
+        console.print(f"  {about:<32} {url}", soft_wrap=True)
     if ui != UI_OF_MAKE:
         console.print(
             "  report, documents, ledgers       in the browser without Dagster:  [bold]interleaved serve[/bold]"
