@@ -221,7 +221,8 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
 def with_changes(values: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
     """Return ``values`` of :class:`SelectionSettings` with ``changes``.
 
-    ``own.<filter>.min``, ``document.<column>.max`` and ``text.<column>.in`` change one bound.
+    ``own.<filter>.min``, ``document.<column>.max`` and ``text.<column>.in`` change one bound. An ``order`` among the
+    changes switches off the filters that it does not name, whatever bounds they have in ``values``.
     """
     tables = {table: {name: dict(bounds) for name, bounds in values[table].items()} for table in _TABLES}
     changed: dict[str, Any] = {**values, **tables}
@@ -232,6 +233,10 @@ def with_changes(values: Mapping[str, Any], changes: Mapping[str, object]) -> di
             changed[table].setdefault(column, {})[side] = value
         else:
             changed[name] = value
+    if isinstance(order := changes.get("order"), list | tuple):
+        for setting in (setting for name in BUILT_IN if name not in order for setting in bound_settings(name)):
+            if setting not in changes:
+                changed.pop(setting or "", None)
     return changed
 
 

@@ -133,3 +133,11 @@ def test_keep_rates_equal_what_selection_keeps():
 def test_keep_rates_refuses_another_side():
     with pytest.raises(OptionError, match="keep_rates: side must be minimum or maximum, got 'below'"):
         keep_rates(np.array([1.0]), "sharpness", [1.0], "below")
+
+
+def test_another_order_switches_off_the_filters_that_it_does_not_name() -> None:
+    bounded = SelectionSettings(min_sharpness=60, max_aspect_ratio=3)
+    changed = changed_settings(bounded, {"order": ["aspect"]})
+    assert changed.active_filters() == ("aspect",)
+    with pytest.raises(SettingsError, match="min_sharpness is set, and order does not name the filter 'sharpness'"):
+        changed_settings(bounded, {"order": ["aspect"], "min_sharpness": 50})
