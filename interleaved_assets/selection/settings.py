@@ -234,9 +234,8 @@ def with_changes(values: Mapping[str, Any], changes: Mapping[str, object]) -> di
         else:
             changed[name] = value
     if isinstance(order := changes.get("order"), list | tuple):
-        for setting in (setting for name in BUILT_IN if name not in order for setting in bound_settings(name)):
-            if setting not in changes:
-                changed.pop(setting or "", None)
+        off = {setting for name in BUILT_IN if name not in order for setting in bound_settings(name)}
+        changed = {name: value for name, value in changed.items() if name in changes or name not in off}
     return changed
 
 

@@ -1,6 +1,6 @@
 """``interleaved drops``: print the ledgers of shards, with the contents of the rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -85,7 +85,7 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
         elif rows:
             of_all = f"{len(rows):,} of " if is_cut else ""
             title = f"{key}: {of_all}{counted(len(drops.rows), 'dropped row')}"
-            console().print_table(_COLUMNS, map(_line, rows), title=title)
+            console().print_table(_COLUMNS, (line_of(row, row["stage"]) for row in rows), title=title)
         shown += len(rows)
         if is_cut:
             print_error(f"interleaved: stopped after {counted(shown, 'row')}; --limit N lists more")
@@ -153,11 +153,12 @@ def _no_rows(shard: str | None, shards: int, reason: str | None, reasons: list[s
     return f"no row {where} was dropped{what}"
 
 
-def _line(row: dict[str, Any]) -> tuple[str, ...]:
+def line_of(row: Mapping[str, Any], decided: str) -> tuple[str, ...]:
+    """Return the cells of a row for a table: what it is, what was ``decided`` of it, why, and its content."""
     from interleaved_assets.model.shown import cut_text
 
     measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))
     content = cut_text(row["content"] or "", LONGEST_CONTENT)
-    said = " · ".join(text for text in (row["detail"], content) if text)
+    said = " · ".join(text for text in (row.get("detail"), content) if text)
     place = (row["sample_id"], str(row["position"]), row["modality"])
-    return (*place, row["stage"], row["reason"], measured, threshold, said)
+    return (*place, decided, row["reason"], measured, threshold, said)

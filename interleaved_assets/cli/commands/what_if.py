@@ -64,6 +64,7 @@ def what_if_command(
     """
     from dataclasses import asdict
 
+    from interleaved_assets.cli.commands.drops import line_of
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress
     from interleaved_assets.cli.terminal.name_value import names_and_values
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
@@ -111,7 +112,8 @@ def what_if_command(
         out.print(_MEANING)
         if found is not None:
             title = _title_of_examples(len(found), sum(one.differ for one in answers))
-            out.print_table(_EXAMPLE_COLUMNS, map(_example_line, found), title=title)
+            lines = ((row["shard"], *line_of(row, row["then"])) for row in found)
+            out.print_table(_EXAMPLE_COLUMNS, lines, title=title)
     return 2 if errors else 0
 
 
@@ -200,15 +202,6 @@ def _title_of_examples(shown: int, differ: int) -> str:
     from interleaved_assets.reporting.wording.text import counted
 
     return f"{f'{shown:,} of ' if shown < differ else ''}{counted(differ, 'row')} decided differently"
-
-
-def _example_line(row: dict[str, Any]) -> tuple[str, ...]:
-    from interleaved_assets.cli.commands.drops import LONGEST_CONTENT
-    from interleaved_assets.model.shown import cut_text
-
-    measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))
-    place = (row["shard"], row["sample_id"], str(row["position"]), row["modality"])
-    return (*place, row["then"], row["reason"], measured, threshold, cut_text(row["content"] or "", LONGEST_CONTENT))
 
 
 def _shards(answered: int, asked: int) -> str:

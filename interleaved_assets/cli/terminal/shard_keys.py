@@ -58,8 +58,6 @@ def _without_raw(keys: Sequence[str], storage: "StorageSettings") -> list[str]:
 
 
 def _has_raw(key: str, storage: "StorageSettings") -> bool:
-    if not is_key(key):
-        return False
     try:
         find_raw_shard(key, storage)
     except NoSuchShard:

@@ -3,6 +3,7 @@
 The decoder itself refuses most of those that are files of their own, but not all progressive ones.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,7 +15,9 @@ from interleaved_assets.scoring.images.containers import Buffer, bytes_of
 _COMPRESSION, _JPEG = 259, 7
 _PLACES: Final = ((324, 325), (273, 279))
 """The tags with offsets and lengths, of tiles and of strips."""
-_SCAN, _END = b"\xff\xda", b"\xff\xd9"
+_START, _END = b"\xff\xd8", b"\xff\xd9"
+_MARKER: Final = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
+"""A marker other than those of restarts; within pixels, 0 follows each byte FF."""
 
 
 def check_jpeg_strips(data: Buffer) -> None:
@@ -46,9 +49,21 @@ def strip_without_end(data: Buffer, offsets: Sequence[int], counts: Sequence[int
     """
     view = bytes_of(data)
     for number, (offset, count) in enumerate(zip(offsets, counts, strict=False)):
-        if count and view[offset : offset + count][-2:] != _END:
-            # a writer may have filled up the strip; within pixels, the byte after FF is never D9
-            strip = bytes(view[offset : offset + count])
-            if strip.rfind(_END) <= strip.rfind(_SCAN):
-                return number
+        if count and not _has_end(view[offset : offset + count]):
+            return number
     return None
+
+
+def _has_end(jpeg: memoryview | bytes) -> bool:
+    """Return whether the end mark follows the segments and pixels of a JPEG.
+
+    Bytes behind it do not count: writers fill up a strip, and phones append a film to a photo.
+    """
+    if jpeg[-2:] == _END:
+        return True
+    content, at = bytes(jpeg), len(_START)
+    while marker := _MARKER.search(content, at):
+        if marker[1] == _END[1:]:
+            return True
+        at = marker.end() + int.from_bytes(content[marker.end() : marker.end() + 2])
+    return False

@@ -59,6 +59,15 @@ def test_a_jpeg_without_its_end_is_undecodable(options: dict[str, bool]) -> None
                 decode_image(damaged)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_photo_with_a_film_behind_it_is_decoded(seed: int) -> None:
+    """Phones append an MP4 to a JPEG, in which any mark may occur, the start of a scan last."""
+    file = io.BytesIO()
+    Image.fromarray(PICTURE).save(file, "JPEG", progressive=bool(seed % 2))
+    film = np.random.default_rng(seed).bytes(300_000)
+    assert decode_image(file.getvalue() + film + b"\xff\xda").shape == PICTURE.shape
+
+
 def test_bytes_after_the_end_mark_and_empty_strips_are_no_damage() -> None:
     file = io.BytesIO()
     Image.fromarray(PICTURE).save(file, "JPEG")
