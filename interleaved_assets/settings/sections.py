@@ -56,7 +56,7 @@ class PluginSettings(_Section):
                     f"{name} cannot be imported: {error}. Install its package into this environment, or add the folder "
                     "it lies in to PYTHONPATH"
                 ) from error
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ValueError(f"{name} fails while it is imported: {type(error).__name__}: {error}") from error
         return names
 

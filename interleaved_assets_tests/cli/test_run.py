@@ -119,6 +119,7 @@ def test_a_failed_shard_does_not_stop_the_others(tmp_path: Path, capsys: pytest.
         ("c", "made"),
     ]
     assert printed.err.count("\n") == 1
+    assert "interleaved: normalized: shard b: " in printed.err
     assert "b.tar is not a tar" in printed.err
     assert {path.name for path in (tmp_path / "out/tars").iterdir()} == {"a.tar", "c.tar"}
 

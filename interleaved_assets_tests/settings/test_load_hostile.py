@@ -89,10 +89,13 @@ def test_modules_are_not_relative(tmp_path: Path, name: str) -> None:
         parse_settings(f'[plugins]\nmodules = ["{name}"]', tmp_path / "x.toml")
 
 
-def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_scorers_with_a_typo.py").write_text("registr('x')")
+@pytest.mark.parametrize(
+    ("text", "error"), [("registr('x')", "NameError: name 'reg"), ("raise SystemExit(0)", "SystemExit: 0")]
+)
+def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, error: str) -> None:
+    (tmp_path / "own_scorers_with_a_typo.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SettingsError, match="own_scorers_with_a_typo fails while it is imported: NameError: name 'reg"):
+    with pytest.raises(SettingsError, match=f"own_scorers_with_a_typo fails while it is imported: {error}"):
         parse_settings('[plugins]\nmodules = ["own_scorers_with_a_typo"]', tmp_path / "x.toml")
 
 

@@ -91,7 +91,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
                     out.print_line(f"{one.stage}: {one.key}: {_outcome(one)}")
             else:
                 text = describe(one.result)
-                place = "" if one.key in text else f"shard {one.key}: "
+                place = "" if f"shard {one.key}" in text else f"shard {one.key}: "
                 print_error(f"interleaved: {one.stage}: {place}{text}")
     if as_json:
         if dataset is not None:

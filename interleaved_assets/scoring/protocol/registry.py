@@ -1,13 +1,14 @@
 """The registered scores: those that the settings turn on, and their columns, ranges and versions."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from interleaved_assets.model.columns import Column
+from interleaved_assets.model.errors import InterleavedError, OptionError, describe
 from interleaved_assets.scoring.protocol.scorer import (
     ERROR_COLUMN,
     KEY_COLUMNS,
@@ -15,6 +16,7 @@ from interleaved_assets.scoring.protocol.scorer import (
     Scorer,
     Section,
     all_scorers,
+    arrow_type,
 )
 from interleaved_assets.scoring.protocol.scorer import register_scorer as register_scorer
 from interleaved_assets.scoring.protocol.scorer import unregister_scorer as unregister_scorer
@@ -54,6 +56,14 @@ class PreparedScorer(NamedTuple):
     scorer: Scorer
     measure: Callable[[Any], Any]
     """Measures one image, or for the section ``documents`` a batch of texts."""
+    types: tuple[pa.DataType, ...]
+    """The types of the scorer's columns."""
+
+    def of_columns(self, values: Sequence[Any]) -> list[tuple[Any, pa.DataType]]:
+        """Return what the function measured for each column, with its type; ValueError if the numbers differ."""
+        if len(values) != len(self.types):
+            raise ValueError(f"it returned {len(values)} values for the columns {', '.join(self.scorer.columns)}")
+        return list(zip(values, self.types, strict=True))
 
 
 def prepare_scorers(settings: "ScorerSettings") -> tuple[PreparedScorer, ...]:
@@ -61,8 +71,25 @@ def prepare_scorers(settings: "ScorerSettings") -> tuple[PreparedScorer, ...]:
 
     Raises:
         MissingDependency, SettingsError: a package, a model or a list of words is missing.
+        OptionError: a scorer of a plugin cannot be prepared.
     """
-    return tuple(PreparedScorer(one, one.prepare(settings)) for one in chosen_scorers(settings) if one.prepare)
+    return tuple(
+        PreparedScorer(one, _prepared(one, settings), tuple(map(arrow_type, one.columns.values())))
+        for one in chosen_scorers(settings)
+    )
+
+
+def _prepared(scorer: Scorer, settings: "ScorerSettings") -> Callable[[Any], Any]:
+    assert scorer.prepare is not None
+    try:
+        measure = scorer.prepare(settings)
+    except InterleavedError:
+        raise
+    except Exception as error:  # a plugin raises exceptions of any type
+        raise OptionError(f"scorer {scorer.name!r} cannot be prepared: {describe(error)}") from error
+    if not callable(measure):
+        raise OptionError(f"scorer {scorer.name!r}: prepare returned {measure!r} and not the function that measures")
+    return measure
 
 
 def _in_table(settings: "ScorerSettings") -> tuple[Scorer, ...]:
@@ -87,10 +114,7 @@ def scores_schema(settings: "ScorerSettings") -> pa.Schema:
     given = {name: dtype for scorer in chosen_scorers(settings) for name, dtype in scorer.columns.items()}
     types = {name: given.get(name, dtype) for name, dtype, *_ in score_columns(settings)}
     return pa.schema(
-        [
-            pa.field(name, pa.type_for_alias(types[name]) if isinstance(types[name], str) else types[name], nullable)
-            for name, _, nullable, _ in score_columns(settings)
-        ]
+        [pa.field(name, arrow_type(types[name]), nullable) for name, _, nullable, _ in score_columns(settings)]
     )
 
 

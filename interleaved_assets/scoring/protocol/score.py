@@ -170,7 +170,10 @@ def _measure(prepared: PreparedScorer, image: BgrImage | Buffer | None, errors: 
         try:
             with one_image(prepared.scorer.name):
                 measured = prepared.measure(image)
-            return measured if isinstance(measured, tuple) else (measured,)
+                values = measured if isinstance(measured, tuple) else (measured,)
+                for value, dtype in prepared.of_columns(values):
+                    pa.array([value], dtype)  # raises where the column cannot hold the value
+                return values
         except ImageError as error:
             errors.append(error.error)
     return (None,) * len(prepared.scorer.columns)

@@ -126,9 +126,10 @@ def register_scorer(scorer: Scorer) -> None:
     """Register a scorer; tables have the columns of the built-in scorers, then of others in the order of registration.
 
     Raises:
-        OptionError: its name, one of its columns or of its filters is taken, or it gives a range for a column that it
-            does not fill.
+        OptionError: its name, one of its columns or of its filters is taken, it gives a range for a column that it
+            does not fill, or a part of it has another type than :class:`Scorer` says.
     """
+    _check_types(scorer)
     for what, named in (("gives a range for", scorer.ranges), ("has for documents only", scorer.of_documents)):
         if odd := sorted(set(named) - set(scorer.columns)):
             raise OptionError(
@@ -145,6 +146,30 @@ def register_scorer(scorer: Scorer) -> None:
         raise OptionError(f"scorer {scorer.name!r}: the filter {twice[0]!r} is taken; filters are {', '.join(known)}")
     _SCORERS[scorer.name] = scorer
     all_scorers.cache_clear()
+
+
+def _check_types(scorer: Scorer) -> None:
+    for name in ("packages", "fields", "files", "of_documents"):
+        if isinstance(given := getattr(scorer, name), str):
+            raise OptionError(f"scorer {scorer.name!r}: {name} is a string and not a tuple: give ({given!r},)")
+    for column, values in scorer.ranges.items():
+        if not isinstance(values, Range):
+            raise OptionError(f"scorer {scorer.name!r}: the range of {column} is no Range, such as Range(0, 1)")
+    if scorer.prepare is not None:
+        try:
+            is_typed = all(isinstance(arrow_type(dtype), pa.DataType) for dtype in scorer.columns.values())
+        except (AttributeError, ValueError):
+            is_typed = False
+        if not is_typed:
+            raise OptionError(
+                f"scorer {scorer.name!r}: columns {scorer.columns!r} are no Arrow types by name, such as "
+                "{'brightness': pa.float64()}"
+            )
+
+
+def arrow_type(dtype: pa.DataType | str) -> pa.DataType:
+    """Return the type of a column; ValueError for a string that is no name of a type."""
+    return pa.type_for_alias(dtype) if isinstance(dtype, str) else dtype
 
 
 def unregister_scorer(name: str) -> None:
@@ -169,9 +194,9 @@ def all_scorers() -> tuple[Scorer, ...]:
 
 
 def taken_columns() -> set[str]:
-    """Return the names of the columns of all scorers, and of those that every table of scores has."""
+    """Return the names of the columns of all scorers, of the row model, and of errors."""
     filled = {column for scorer in _SCORERS.values() for column in scorer.columns}
-    return filled | {column.name for column in KEY_COLUMNS} | {ERROR_COLUMN}
+    return filled | {column.name for column in INTERLEAVED_COLUMNS} | {ERROR_COLUMN}
 
 
 def _end(value: float, unbounded: str) -> str:

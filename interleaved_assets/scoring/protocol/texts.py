@@ -97,9 +97,9 @@ def _scored(rows: pa.Table, fields: Sequence[str], scorers: Sequence[PreparedSco
     batch = TextBatch(rows, fields)
     errors: list[str] = []
     if text_bytes(rows).sum() <= MOST_DOCUMENT_BYTES:
-        columns = _measured(batch, scorers, schema, errors)
+        columns = _measured(batch, scorers, errors)
     else:  # a batch of more bytes is one document
-        columns = _measured(batch, [one for one in scorers if one.scorer.of_whole], schema, errors)
+        columns = _measured(batch, [one for one in scorers if one.scorer.of_whole], errors)
         others = [one for one in scorers if not one.scorer.of_whole]
         columns.update(_measured_in_parts(rows, fields, others, schema, errors))
     reasons = pa.array(["; ".join(dict.fromkeys(errors)) or None] * batch.keys.num_rows, pa.string())
@@ -111,21 +111,21 @@ def _scored(rows: pa.Table, fields: Sequence[str], scorers: Sequence[PreparedSco
     return pa.table([*batch.keys.columns, *measured, reasons], schema=schema)
 
 
-def _measured(
-    batch: TextBatch, scorers: Sequence[PreparedScorer], schema: pa.Schema, errors: list[str]
-) -> dict[str, pa.Array]:
+def _measured(batch: TextBatch, scorers: Sequence[PreparedScorer], errors: list[str]) -> dict[str, pa.Array]:
     """Return the columns of these scorers; the errors of those that fail are appended to ``errors``."""
     columns: dict[str, pa.Array] = {}
-    for scorer, measure in scorers:
-        types = [schema.field(name).type for name in scorer.columns]
+    for one in scorers:
+        scorer, rows = one.scorer, batch.keys.num_rows
         try:
-            found = [_as_array(values, dtype) for values, dtype in zip(measure(batch), types, strict=True)]
+            found = [_as_array(values, dtype) for values, dtype in one.of_columns(one.measure(batch))]
+            if odd := [len(values) for values in found if len(values) != rows]:
+                raise ValueError(f"it returned an array of {odd[0]:,} values for {rows:,} rows")
         except InterleavedError:
             raise
         except Exception as error:  # noqa: BLE001  a scorer of a plugin raises exceptions of any type
             reason = str(error).strip().partition("\n")[0]
             errors.append(row_error("scorer_failed", f"{scorer.name}: {type(error).__name__}: {reason}"))
-            found = [pa.nulls(batch.keys.num_rows, dtype) for dtype in types]
+            found = [pa.nulls(rows, dtype) for dtype in one.types]
         columns.update(zip(scorer.columns, found, strict=True))
     return columns
 
@@ -142,7 +142,7 @@ def _measured_in_parts(
     of_texts = [one for one in scorers if not {*one.scorer.columns} <= {*one.scorer.of_documents}]
     for part in parts_of(rows, MOST_DOCUMENT_BYTES):
         batch = TextBatch(part.rows, fields)
-        columns = _measured(batch, scorers if part.has_document else of_texts, schema, errors)
+        columns = _measured(batch, scorers if part.has_document else of_texts, errors)
         for name, pieces in found.items():
             values = columns.get(name)
             whole = pa.nulls(batch.keys.num_rows, schema.field(name).type) if values is None else values

@@ -261,3 +261,27 @@ def test_bytes_are_read_where_they_lie_in_a_sliced_chunked_column():
     scores = score_images(pa.concat_tables(parts))
     assert scores["width"].to_pylist() == [9, 10, 9, 10]
     assert np.all(scores["sharpness"].to_numpy() > 0)
+
+
+@pytest.mark.parametrize(
+    ("measured", "error"),
+    [
+        ("bright", "ArrowInvalid: Could not convert 'bright' with type str: tried to convert to double"),
+        ([1.0], "ArrowInvalid: Could not convert [1.0] with type list: tried to convert to double"),
+        ((1.0, 2.0), "ValueError: it returned 2 values for the columns odd"),
+        ((), "ValueError: it returned 0 values for the columns odd"),
+    ],
+)
+def test_what_a_column_cannot_hold_is_an_error_of_one_image(measured, error):
+    def measure(image):
+        return measured if image.shape[1] == 50 else 1.0
+
+    register_scorer(Scorer("odd", {"odd": "double"}, lambda _: measure))
+    try:
+        rows = image_rows([encode(noise(40, width)) for width in (50, 60)])
+        scores = score_images(rows, ScoringSettings(scorers=("sharpness", "odd")))
+    finally:
+        unregister_scorer("odd")
+    assert scores["odd"].to_pylist() == [None, 1.0]
+    assert scores["sharpness"].null_count == 0
+    assert scores["score_error"].to_pylist() == [f"scorer_failed: odd: {error}", None]

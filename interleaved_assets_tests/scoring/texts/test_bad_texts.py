@@ -102,9 +102,19 @@ def test_strings_of_every_type_of_arrow(dtype: pa.DataType) -> None:
     assert document_of(pa.array(["one two", None, "three"], dtype))["words"] == 3
 
 
-def test_a_scorer_that_fails_leaves_the_others_their_scores() -> None:
-    def measure(batch: object) -> list[object]:
-        raise ValueError("no such thing\nat all")
+@pytest.mark.parametrize(
+    ("measured", "error"),
+    [
+        (ValueError("no such thing\nat all"), "no such thing"),
+        ([[1.0]], "it returned an array of 1 values for 2 rows"),
+        ([[1.0, 2.0]] * 2, "it returned 2 values for the columns harm"),
+    ],
+)
+def test_a_scorer_that_fails_leaves_the_others_their_scores(measured: object, error: str) -> None:
+    def measure(batch: object) -> object:
+        if isinstance(measured, ValueError):
+            raise measured
+        return measured
 
     broken = Scorer("broken", {"harm": "double"}, lambda _: measure, ranges={"harm": Range(0, 1)}, section="documents")
     register_scorer(broken)
@@ -114,7 +124,7 @@ def test_a_scorer_that_fails_leaves_the_others_their_scores() -> None:
         unregister_scorer("broken")
     assert scores["words"].to_pylist() == [2, 2]
     assert scores["harm"].to_pylist() == [None, None]
-    assert scores["score_error"].to_pylist() == ["scorer_failed: broken: ValueError: no such thing"] * 2
+    assert scores["score_error"].to_pylist() == [f"scorer_failed: broken: ValueError: {error}"] * 2
 
 
 LONG = ["aé " * 100, "B" * 2000, "C " * 300, "", "ñandú " * 50, "D e\n" * 260, "last"]
