@@ -2,7 +2,13 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+# Override it with `make INSTALL=".venv/bin/python -m pip install" ...`: pip takes five times as long.
+INSTALL = $(BIN)/uv pip install --python $(BIN)/python
+# uv does not read pip's configuration. Your own package index is handed on.
+INDEX := $(or $(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
+ifneq ($(INDEX),)
+export UV_DEFAULT_INDEX ?= $(INDEX)
+endif
 INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
 # independent of a DAGSTER_HOME that the caller has for other projects
 export DAGSTER_HOME := $(INTERLEAVED_HOME)
@@ -34,12 +40,13 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
 	@echo "Installing about 140 packages into $(VENV), once: some minutes, and up to 6.5 GB with the CUDA build of torch."
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[nsfw,clip]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	$(INSTALL) --constraint constraints.txt --editable '.[nsfw,clip]'
 	touch $@
 
 # What tests, checks and benchmarks need as well.
 $(BIN)/.installed-dev: $(BIN)/.installed
-	$(PIP) --editable '.[dev,nsfw,clip]'
+	$(INSTALL) --constraint constraints.txt --editable '.[dev,nsfw,clip]'
 	touch $@
 
 $(DAGSTER_HOME)/dagster.yaml: dagster.yaml | $(BIN)/.installed
@@ -73,7 +80,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 $(BIN)/.installed-all: $(BIN)/.installed-dev
 	$(SUDO) apt-get update -qq
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(DEBIAN) >/dev/null
-	$(PIP) --quiet --editable '.[dev,nsfw,clip,ray,postgres,k8s]'
+	$(INSTALL) --constraint constraints.txt --quiet --editable '.[dev,nsfw,clip,ray,postgres,k8s]'
 	touch $@
 
 RAY_TESTS := interleaved_assets_tests/deploy/test_ray.py
