@@ -2,7 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-# Override it with `make INSTALL=".venv/bin/python -m pip install" ...`: pip takes five times as long.
+# pip takes three times as long. It works too: make INSTALL=".venv/bin/python -m pip install" ...
 INSTALL = $(BIN)/uv pip install --python $(BIN)/python
 # uv does not read pip's configuration. Your own package index is handed on.
 INDEX := $(or $(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
@@ -38,7 +38,7 @@ help:
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
-	@echo "Installing about 140 packages into $(VENV), once: some minutes, and up to 6.5 GB with the CUDA build of torch."
+	@echo "Installing about 140 packages into $(VENV), once: a minute with a fast network, and up to 6.5 GB with the CUDA build of torch."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	$(INSTALL) --constraint constraints.txt --editable '.[nsfw,clip]'
