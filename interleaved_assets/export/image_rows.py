@@ -14,13 +14,8 @@ from interleaved_assets.io.tar.layout import EMPTY_LISTS, LIST_LENGTH, NULL_FIEL
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.model.source_ref import parse_source_ref
-
-IMAGE_COLUMNS: Final = (
-    *("sample_id", "position", "modality", "content_type", "text_content", "binary_content", "source_ref"),
-    "materialize_error",
-)
-"""The columns of the row model that an export reads."""
 
 PART_TEXT_BYTES: Final = 64 * 2**20
 """Most bytes of the texts around the images, and of the fields of their documents, that are written at once."""
@@ -37,11 +32,11 @@ def image_rows(rows: pa.Table) -> pa.Table:
     the same position, a text comes before an image. They are dictionaries, since a long text may be the nearest one of
     any number of images. ``original_path``: the place that the bytes were read from, ``<file>/<member>#frame=<n>``.
     """
-    if missing := [name for name in IMAGE_COLUMNS if name not in rows.column_names]:
+    if missing := [name for name in INTERLEAVED_SCHEMA.names if name not in rows.column_names]:
         raise OptionError(f"the rows lack the columns {', '.join(missing)}")
     is_image = pc.equal(rows["modality"], "image")
     before, after = _nearest_texts(rows)
-    images = filter_rows(rows.select(IMAGE_COLUMNS), is_image).drop_columns(["text_content"])
+    images = filter_rows(rows.select(INTERLEAVED_SCHEMA.names), is_image).drop_columns(["text_content"])
     at = np.asarray(is_image, dtype=bool)
     near = np.unique(np.concatenate([[-1], before[at], after[at]]))[1:]  # without the -1 that stands for no text
     texts = rows["text_content"].cast(pa.large_string()).take(pa.array(near)).combine_chunks()

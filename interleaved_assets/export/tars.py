@@ -145,8 +145,8 @@ class ImageTars:
         reason; its ``stage`` is ``image_export``.
 
         Args:
-            images: as from :func:`~interleaved_assets.export.rows.image_rows`. All of its texts are in memory at once,
-                so pass one of :func:`~interleaved_assets.export.rows.text_parts` at a time.
+            images: as from :func:`~interleaved_assets.export.image_rows.image_rows`. All of its texts are in memory at
+                once, so pass one of :func:`~interleaved_assets.export.image_rows.text_parts` at a time.
             scores: one row for each of them, in their order: ``position`` in the raw shard, and any scores.
             fields: in the same way the fields of their documents, null if they have none.
 

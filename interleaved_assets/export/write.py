@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from interleaved_assets.export.image_rows import IMAGE_COLUMNS, DocumentFields, image_rows, text_parts
+from interleaved_assets.export.image_rows import DocumentFields, image_rows, text_parts
 from interleaved_assets.export.names import scope_of, set_name
 from interleaved_assets.export.settings import ExportSettings
 from interleaved_assets.export.tars import ImageSet, image_tars
@@ -72,9 +72,8 @@ def write_images(
     rows = align_or_reconcile(batch.to_pyarrow(), None)
     if rows.num_rows and (problems := InterleavedBatch(rows).problems()):
         raise OptionError(f"cannot export the images: {'; '.join(problems)}")
-    for name in IMAGE_COLUMNS:
-        if name not in rows.column_names:
-            field = INTERLEAVED_SCHEMA.field(name)
+    for field in INTERLEAVED_SCHEMA:
+        if field.name not in rows.column_names:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
     images, fields = image_rows(rows), DocumentFields(rows)
     parts = list(text_parts(images, fields))

@@ -4,7 +4,6 @@ An exception stops the shard. An error of one row is stored in its ``materialize
 a code from :data:`ROW_ERROR_CODES`; the error policy decides what happens to the row.
 """
 
-from functools import partial
 from typing import Final, Literal
 
 from interleaved_assets.model.shown import cut_lines, shown
@@ -165,18 +164,16 @@ class MissingDependency(InterleavedError, ImportError):
 class MaterializeError(InterleavedError):
     """Policy ``error`` met a row with an error."""
 
-    def __init__(self, *, shard: str, sample_id: str, position: int, member: str | None, error: str) -> None:
+    def __init__(self, shard: str, sample_id: str, position: int, member: str | None, error: str) -> None:
         self.shard, self.sample_id, self.position, self.member, self.error = shard, sample_id, position, member, error
         self.code = error_code(error)
-        super().__init__(
-            f"{shard}: sample {sample_id!r}, position {position}, member {member!r}: {error}. "
+        super().__init__(shard, sample_id, position, member, error)  # pickling needs them as args
+
+    def __str__(self) -> str:
+        return shown(
+            f"{self.shard}: sample {self.sample_id!r}, position {self.position}, member {self.member!r}: {self.error}. "
             "Fix the shard, or choose on_materialize_error='warn', 'drop_row' or 'drop_sample'."
         )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # default pickling loses keyword-only arguments; executors pickle exceptions
-        names = ("shard", "sample_id", "position", "member", "error")
-        return partial(MaterializeError, **{name: getattr(self, name) for name in names}), ()
 
 
 def row_error(code: str, detail: str) -> str:

@@ -64,27 +64,18 @@ def _at(value: Any, names: Sequence[str]) -> Any:
 
 def absent_field(schema: pa.Schema, path: str) -> str | None:
     """Return in words that documents of this schema have no field at ``path``, with a similar one; None if they may."""
-    paths = [found for field in schema for found in _paths(field, "")]
-    if path in paths or any(path.startswith(f"{found}.") for field in schema for found in _json_paths(field, "")):
+    types = dict(found for field in schema for found in _types(field, ""))
+    # the schema does not have the keys of JSON
+    if path in types or any(isinstance(types[one], pa.JsonType) and path.startswith(f"{one}.") for one in types):
         return None
-    close = get_close_matches(path, paths, n=1)
+    close = get_close_matches(path, types, n=1)
     return f"no document has the field {path!r}" + (f"; did you mean {close[0]}" if close else "")
 
 
-def _paths(field: pa.Field, parent: str) -> Iterator[str]:
-    """Yield the path of a field, and those of the fields in it."""
+def _types(field: pa.Field, parent: str) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the path and type of a field, and those of the fields in it."""
     path = f"{parent}{field.name}"
-    yield path
+    yield path, field.type
     if pa.types.is_struct(field.type):
         for inner in field.type:
-            yield from _paths(inner, f"{path}.")
-
-
-def _json_paths(field: pa.Field, parent: str) -> Iterator[str]:
-    """Yield the paths of the fields that are JSON, whose keys the schema does not have."""
-    path = f"{parent}{field.name}"
-    if isinstance(field.type, pa.JsonType):
-        yield path
-    if pa.types.is_struct(field.type):
-        for inner in field.type:
-            yield from _json_paths(inner, f"{path}.")
+            yield from _types(inner, f"{path}.")

@@ -1,9 +1,9 @@
 """Decisions on which rows to keep, by thresholds over stored scores; images are not read."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +80,7 @@ def select(
     """
     check_table(scores, "scores")
     settings = settings or SelectionSettings()
-    judging, passed_over = applicable_filters(settings, scores.column_names, _names(documents))
+    judging, passed_over = applicable_filters(settings, scores.column_names, names_of(documents))
     state, _, unscored = run_filters(judging, rows, scores, settings, documents, shard=shard)
     if unscored:
         logger.warning("%s: rows kept without a score: %s", shard, unscored)
@@ -146,48 +146,37 @@ def _judge_texts(
     if given.has_lists:
         texts = strings(judge, documents, judged.stored)
         missing = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
-        dropped = _Dropped(*failed_strings(texts, given), f"{judge.name}_not_in", f"{judge.name}_in")
+        (first, second), suffixes = failed_strings(texts, given), ("not_in", "in")
         details: pa.Array | None = pc.binary_join_element_wise(f"{judge.column} is", texts, " ").cast(pa.string())
         values: Values | None = None
         bounds = Bounds(None, None)
     else:
         values, details = numbers(judge, documents, judged.stored), None
         missing = np.flatnonzero(np.isnan(values))
-        dropped = _Dropped(*outside(judge, values, bounds), f"{judge.name}_below", f"{judge.name}_above")
+        (first, second), suffixes = outside(judge, values, bounds), ("below", "above")
     errors = _errors(judge, documents, judged.stored[missing])
     unscored, of_samples = _apply_policy(state, judged.rows[missing], errors, judge, settings, shard)
     with_sample = judge.of == "document" or settings.on_fail.get(judge.name) == "sample"
     if judge.of == "document":
         of_samples = unscored
-    for failed, reason, bound in dropped.by_reason(bounds):
-        rows, place = judged.rows[failed], failed
+    for failed, suffix, bound in zip((first, second & ~first), suffixes, bounds, strict=True):
+        place = np.flatnonzero(failed)
+        rows = judged.rows[place]
         if judge.of == "document":
             rows, of_document = state.rows_of_samples(rows)
-            place = failed[of_document]
+            place = place[of_document]
         measured = None if values is None else values[place]
-        state.drop(rows, reason, measured, bound, None if details is None else details.take(pa.array(place)))
-    failed_texts = judged.rows[dropped.first | dropped.second]
+        detail = None if details is None else details.take(pa.array(place))
+        state.drop(rows, f"{judge.name}_{suffix}", measured, bound, detail)
+    failed_texts = judged.rows[first | second]
     state.drop_samples_of(
         np.concatenate([failed_texts if with_sample else failed_texts[:0], of_samples]), kind=judge.of
     )
     state.drop_emptied(np.concatenate([failed_texts, unscored]), kind=judge.of)
 
 
-class _Dropped(NamedTuple):
-    """The documents or texts that a filter drops, for each of its two reasons."""
-
-    first: NDArray[np.bool_]
-    second: NDArray[np.bool_]
-    first_reason: str
-    second_reason: str
-
-    def by_reason(self, bounds: Bounds) -> Iterator[tuple[Rows, str, float | None]]:
-        """Yield the places of those dropped for a reason, the reason, and its threshold."""
-        yield np.flatnonzero(self.first), self.first_reason, bounds.minimum
-        yield np.flatnonzero(self.second & ~self.first), self.second_reason, bounds.maximum
-
-
-def _names(documents: pa.Table | None) -> list[str]:
+def names_of(documents: pa.Table | None) -> list[str]:
+    """Return the columns of document scores, none without them."""
     return [] if documents is None else documents.column_names
 
 

@@ -19,7 +19,7 @@ from interleaved_assets.scoring.protocol.filter import Filter, ImageFilter, Samp
 from interleaved_assets.scoring.protocol.values import Values
 from interleaved_assets.selection.applicable import applicable_filters, require_columns
 from interleaved_assets.selection.filters import find_filter
-from interleaved_assets.selection.judge import Selection, image_values, run_filters, select
+from interleaved_assets.selection.judge import Selection, image_values, names_of, run_filters, select
 from interleaved_assets.selection.row_state import RowState
 from interleaved_assets.selection.settings import SelectionSettings, with_changes
 from interleaved_assets.selection.texts import judged_rows, numbers
@@ -92,7 +92,7 @@ def other_selection(
     changed = changed_settings(settings, overrides or {})
     for name in changed.active_filters():
         if changed.bounds(name) != settings.bounds(name):
-            require_columns(changed.find(name), scores.column_names, _names(documents))
+            require_columns(changed.find(name), scores.column_names, names_of(documents))
     return select(rows, scores, changed, documents=documents)
 
 
@@ -165,13 +165,9 @@ def judged_values(
     """
     judge = settings.find(name)
     state, matched = _before(judge, rows, scores, settings, documents)
-    if isinstance(judge, SampleFilter):
-        return judge.measure(state.counts())[state.with_content()]
-    if isinstance(judge, TextFilter):
-        judged = judged_rows(judge, state, documents)
-        assert documents is not None  # judged_rows raises without them
-        return numbers(judge, documents, judged.stored)
-    return image_values(judge, scores, matched[state.alive[state.images]])
+    if isinstance(judge, ImageFilter):
+        return image_values(judge, scores, matched[state.alive[state.images]])
+    return _values_left(judge, state, documents)
 
 
 def judged_samples(
@@ -192,23 +188,25 @@ def judged_samples(
             f"filter {name!r} measures {'images' if isinstance(judge, ImageFilter) else 'texts'}, not samples"
         )
     state, _ = _before(judge, rows, scores, settings, documents)
-    left = state.with_content()
-    if isinstance(judge, TextFilter):
-        assert documents is not None  # _before raises without them
-        values = numbers(judge, documents, judged_rows(judge, state, documents).stored)
-    else:
-        values = judge.measure(state.counts())[left]
-    return pa.table(
-        {"sample_id": state.sample_ids.filter(pa.array(left)), name: pa.array(values, pa.float64(), from_pandas=True)}
-    )
+    values = pa.array(_values_left(judge, state, documents), pa.float64(), from_pandas=True)
+    return pa.table({"sample_id": state.sample_ids.filter(pa.array(state.with_content())), name: values})
+
+
+def _values_left(judge: SampleFilter | TextFilter, state: RowState, documents: pa.Table | None) -> Values:
+    """Return the values of the samples with content, documents or texts that are left."""
+    if isinstance(judge, SampleFilter):
+        return judge.measure(state.counts())[state.with_content()]
+    judged = judged_rows(judge, state, documents)
+    assert documents is not None  # judged_rows raises without them
+    return numbers(judge, documents, judged.stored)
 
 
 def _before(
     judge: Filter, rows: pa.Table, scores: pa.Table, settings: SelectionSettings, documents: pa.Table | None
 ) -> tuple[RowState, NDArray[np.int64]]:
     """Return the state of the rows after the filters before ``judge``, and for each image its row in ``scores``."""
-    require_columns(judge, scores.column_names, _names(documents))
-    judging, _ = applicable_filters(settings, scores.column_names, _names(documents))
+    require_columns(judge, scores.column_names, names_of(documents))
+    judging, _ = applicable_filters(settings, scores.column_names, names_of(documents))
     order = settings.full_order()
     place = order.index(judge.name) if judge.name in order else len(order)
     before = [name for name in judging if name in order[:place]]
@@ -241,10 +239,6 @@ def keep_rates(
     strictly = side == "minimum" or find_filter(name).open_maximum
     smaller = np.searchsorted(np.sort(known), thresholds, side="left" if strictly else "right") / len(known)
     return 1 - smaller if side == "minimum" else smaller
-
-
-def _names(documents: pa.Table | None) -> list[str]:
-    return [] if documents is None else documents.column_names
 
 
 def _count(mask: pa.ChunkedArray) -> int:

@@ -72,17 +72,12 @@ def _column(judge: TextFilter, documents: pa.Table, dtype: pa.DataType) -> pa.Ch
         ) from None
 
 
-def is_listed(values: pa.Array, listed: Sequence[str] | None, *, default: bool) -> NDArray[np.bool_]:
-    """Return which of ``values`` are in the list; ``default`` if there is no list."""
-    if listed is None:
-        return np.full(len(values), default)
-    return np.asarray(pc.is_in(values, value_set=pa.array(listed, pa.string())).to_numpy(zero_copy_only=False))
-
-
 def failed_strings(values: pa.Array, bounds: TextBounds) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which values are not in the list of those kept, and which are in the list of those dropped."""
-    known = values.is_valid().to_numpy(zero_copy_only=False)
-    return known & ~is_listed(values, bounds.kept, default=True), is_listed(values, bounds.not_in, default=False)
+    kept = values if bounds.kept is None else pa.array(bounds.kept, pa.string())
+    dropped = pa.array(bounds.not_in or (), pa.string())
+    is_other = pc.and_(values.is_valid(), pc.invert(pc.is_in(values, value_set=kept)))
+    return np.asarray(is_other, dtype=bool), np.asarray(pc.is_in(values, value_set=dropped), dtype=bool)
 
 
 def with_fields(documents: pa.Table, rows: pa.Table, fields: Sequence[str]) -> pa.Table:

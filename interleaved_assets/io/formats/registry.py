@@ -1,6 +1,8 @@
 """The built-in formats of shard files. A format names its functions, so that declaring it loads no reader."""
 
-from typing import Final
+from functools import partial
+from importlib import import_module
+from typing import Any, Final
 
 from interleaved_assets.io.formats.format import (
     ShardFormat,
@@ -15,71 +17,81 @@ from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.tar.layout import TAR_ENDINGS, TEXT_EXTENSION
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.io.web_documents.settings import UrlSettings
-from interleaved_assets.model.imported import imported
 
-_tar_shard = imported("interleaved_assets.io.tar.writer:tar_shard")
-_parquet_shard = imported("interleaved_assets.io.parquet.writer:parquet_shard")
+
+def _imported(place: str) -> Any:
+    """Return a function that imports the function at ``place``, such as ``"package.module:function"``, and calls it."""
+    return partial(_called, place)
+
+
+def _called(place: str, *arguments: Any, **named: Any) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)(*arguments, **named)
+
+
+_tar_shard = _imported("interleaved_assets.io.tar.writer:tar_shard")
+_parquet_shard = _imported("interleaved_assets.io.parquet.writer:parquet_shard")
 
 TAR: Final = ShardFormat(
     name="tar",
     endings=TAR_ENDINGS,
-    read=imported("interleaved_assets.io.tar.reader:read_tar"),
+    read=_imported("interleaved_assets.io.tar.reader:read_tar"),
     write=lambda uri, _, options, limits: _tar_shard(uri, storage_options=options, limits=limits),
     version=0,
     has_layout=True,
     keeps_ending=False,
     can_reference=True,
-    shortfall=imported("interleaved_assets.io.tar.reader:tar_shortfall"),
+    shortfall=_imported("interleaved_assets.io.tar.reader:tar_shortfall"),
 )
 """Tars of documents: MINT-1T's, and those that this package writes."""
 
 PARQUET: Final = ShardFormat(
     name="parquet",
     endings=(".parquet",),
-    read=imported("interleaved_assets.io.web_documents.parquet:read_parquet"),
+    read=_imported("interleaved_assets.io.web_documents.parquet:read_parquet"),
     write=lambda uri, schema, options, _: _parquet_shard(uri, schema, storage_options=options),
     magic=b"PAR1",
     version=3,
     section="urls",
     settings=UrlSettings,
     paths=("image_store",),
-    fetch=imported("interleaved_assets.io.parquet.cells:fetch_cells"),
-    shortfall=imported("interleaved_assets.io.web_documents.parquet:parquet_shortfall"),
+    fetch=_imported("interleaved_assets.io.parquet.cells:fetch_cells"),
+    shortfall=_imported("interleaved_assets.io.web_documents.parquet:parquet_shortfall"),
 )
 """Rows of the row model, or documents with lists of texts and image URLs."""
 
 JSONL: Final = ShardFormat(
     name="jsonl",
     endings=(".jsonl", ".jsonl.gz"),
-    read=imported("interleaved_assets.io.web_documents.jsonl:read_jsonl"),
-    read_files=imported("interleaved_assets.io.web_documents.jsonl:read_jsonls"),
+    read=_imported("interleaved_assets.io.web_documents.jsonl:read_jsonl"),
+    read_files=_imported("interleaved_assets.io.web_documents.jsonl:read_jsonls"),
     version=3,
     section="urls",
     settings=UrlSettings,
     paths=("image_store",),
-    shortfall=imported("interleaved_assets.io.web_documents.jsonl:jsonl_shortfall"),
+    shortfall=_imported("interleaved_assets.io.web_documents.jsonl:jsonl_shortfall"),
 )
 """Documents that name their images by URL, such as MMC4's."""
 
 WARC: Final = ShardFormat(
     name="warc",
     endings=(".warc", ".warc.gz"),
-    read=imported("interleaved_assets.io.warc.reader:read_warc"),
+    read=_imported("interleaved_assets.io.warc.reader:read_warc"),
     magic=b"WARC/",
     version=3,
     section="warc",
     settings=WarcSettings,
-    shortfall=imported("interleaved_assets.io.warc.reader:warc_shortfall"),
+    shortfall=_imported("interleaved_assets.io.warc.reader:warc_shortfall"),
     can_reference=True,
-    fetch=imported("interleaved_assets.io.warc.reader:fetch_bodies"),
+    fetch=_imported("interleaved_assets.io.warc.reader:fetch_bodies"),
 )
 """Web archives: each page a document."""
 
 PDF: Final = ShardFormat(
     name="pdf",
     endings=(".pdf",),
-    read=imported("interleaved_assets.io.pdf.reader:read_pdf"),
-    read_files=imported("interleaved_assets.io.pdf.reader:read_pdfs"),
+    read=_imported("interleaved_assets.io.pdf.reader:read_pdf"),
+    read_files=_imported("interleaved_assets.io.pdf.reader:read_pdfs"),
     magic=b"%PDF-",
     version=2,
     section="pdf",
@@ -90,8 +102,8 @@ PDF: Final = ShardFormat(
 IMAGES: Final = ShardFormat(
     name="images",
     endings=IMAGE_EXTENSIONS,
-    read=imported("interleaved_assets.io.image_files.reader:read_image_file"),
-    read_files=imported("interleaved_assets.io.image_files.reader:read_image_files"),
+    read=_imported("interleaved_assets.io.image_files.reader:read_image_file"),
+    read_files=_imported("interleaved_assets.io.image_files.reader:read_image_files"),
     version=2,
     beside=(TEXT_EXTENSION, ".json"),
     only_bundled=True,

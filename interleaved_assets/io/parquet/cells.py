@@ -39,9 +39,9 @@ def fetch_cells(
     with open_parquet(uri, storage_options) as source:
         firsts = [0, *accumulate(group.rows for group in source.row_groups)]
         for column, rows in wanted.items():
-            is_bytes = column in source.schema.names and _is_bytes(source.schema.field(column).type)
+            has_bytes = column in source.schema.names and is_bytes(source.schema.field(column).type)
             for group, first in enumerate(firsts[:-1]):
-                if not is_bytes or not any(first <= row < firsts[group + 1] for row in rows):
+                if not has_bytes or not any(first <= row < firsts[group + 1] for row in rows):
                     continue
                 for table in source.rows([column], _STEP_BYTES, [group]):
                     for row in range(first, first + table.num_rows):
@@ -58,5 +58,6 @@ def _content(cell: pa.Scalar, uri: str, part: str, limits: TarLimits) -> bytes |
     return bytes(cell.as_buffer())
 
 
-def _is_bytes(dtype: pa.DataType) -> bool:
+def is_bytes(dtype: pa.DataType) -> bool:
+    """Return whether cells of the type are bytes, which :func:`fetch_cells` reads."""
     return pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype)

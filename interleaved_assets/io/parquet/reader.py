@@ -158,7 +158,25 @@ class OpenRows:
 
     @cached_property
     def _are_adjacent(self) -> bool:
-        return _are_adjacent(self._source)
+        """Whether the rows of each sample are adjacent; ids are read in steps, and one hash is kept per sample."""
+        seen: set[int] = set()
+        last: str | None = None
+        for table in self._source.rows(["sample_id"], STEP_BYTES):
+            column = table["sample_id"]
+            if column.null_count:
+                raise ShardError(f"{self.uri}: sample_id is null in {column.null_count} of {len(column)} rows")
+            if not has_byte_length(column.type):
+                # cast to text: Arrow compares no UUIDs, and Python has no value for a time beyond the year 9999
+                column = align_shard(table, None, self.uri)["sample_id"]
+            for sample_id in column.take(pa.array(sample_starts(column))).to_pylist():
+                if sample_id == last:
+                    continue
+                # a hash collision only causes unnecessary gathering
+                if (mark := hash(sample_id)) in seen:
+                    return False
+                seen.add(mark)
+                last = sample_id
+        return True
 
 
 @contextmanager
@@ -199,28 +217,6 @@ def _readable(source: ParquetSource, columns: set[str] | None) -> pa.Schema:
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key != b"pandas"}
     stored = pa.schema(fields, metadata or None)
     return reconcile_schema(original_schema(stored, source.file.metadata.metadata))
-
-
-def _are_adjacent(source: ParquetSource) -> bool:
-    """Return whether the rows of each sample are adjacent, after reading ids in steps with one hash kept per sample."""
-    seen: set[int] = set()
-    last: str | None = None
-    for table in source.rows(["sample_id"], STEP_BYTES):
-        column = table["sample_id"]
-        if column.null_count:
-            raise ShardError(f"{source.uri}: sample_id is null in {column.null_count} of {len(column)} rows")
-        if not has_byte_length(column.type):
-            # cast to text: Arrow compares no UUIDs, and Python has no value for a time beyond the year 9999
-            column = align_shard(table, None, source.uri)["sample_id"]
-        for sample_id in column.take(pa.array(sample_starts(column))).to_pylist():
-            if sample_id == last:
-                continue
-            # a hash collision only causes unnecessary gathering
-            if (mark := hash(sample_id)) in seen:
-                return False
-            seen.add(mark)
-            last = sample_id
-    return True
 
 
 def _whole(steps: Iterable[pa.Table], uri: str) -> pa.Table:

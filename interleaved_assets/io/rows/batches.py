@@ -22,7 +22,7 @@ def binary_column(rows: Sequence[Sequence[Content] | None]) -> pa.Array:
 
     Parts are copied once; ranges of a file are read straight into the array.
     """
-    lengths = [sum(_nbytes(part) for part in parts) if parts else 0 for parts in rows]
+    lengths = [sum(map(len, parts)) if parts else 0 for parts in rows]
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
     data = pa.allocate_buffer(int(offsets[-1]))
     # numpy releases the GIL while it copies
@@ -30,7 +30,7 @@ def binary_column(rows: Sequence[Sequence[Content] | None]) -> pa.Array:
     at = 0
     for parts in rows:
         for part in parts or ():
-            length = _nbytes(part)
+            length = len(part)
             if isinstance(part, FileRange):
                 part.read_into(target[at : at + length])
             else:
@@ -202,7 +202,3 @@ def prefetch(items: Iterable[T], depth: int = 1) -> Generator[T, None, None]:
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else concat_unified(tables)
-
-
-def _nbytes(part: Content) -> int:
-    return part.nbytes if isinstance(part, memoryview) else len(part)

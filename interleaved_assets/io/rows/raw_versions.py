@@ -8,7 +8,7 @@ that a locator names with the entry in the schema, which Parquet stores.
 
 import json
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -116,13 +116,10 @@ class RawShards:
 def _versions(schema: pa.Schema) -> dict[str, dict[str, int | str]]:
     text = (schema.metadata or {}).get(_KEY, b"{}")
     try:
-        return {str(path): {"size": int(one["size"]), "version": str(one["version"])} for path, one in _items(text)}
+        stated = json.loads(text).items()  # any JSON
+        return {str(path): {"size": int(one["size"]), "version": str(one["version"])} for path, one in stated}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ShardError(f"the entry {_KEY.decode()} of the rows' schema is damaged: {error!r}") from error
-
-
-def _items(text: bytes) -> Iterable[tuple[str, Any]]:
-    return json.loads(text).items()  # any JSON; the caller checks it
 
 
 def _with_versions(schema: pa.Schema, versions: dict[str, dict[str, int | str]]) -> pa.Schema:

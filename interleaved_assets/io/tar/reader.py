@@ -114,6 +114,14 @@ class ReadOptions(NamedTuple):
     sections: Mapping[str, Any] = MappingProxyType({})
     """The settings of formats that have their own, by the name of their section."""
 
+    def check_whole(self, uri: str, shortfall: str | None, what: str) -> None:
+        """Raise IncompleteShard if a file has a ``shortfall``, unless :attr:`accept_incomplete` takes the rest."""
+        if shortfall is not None and not self.accept_incomplete:
+            raise IncompleteShard(
+                f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete to "
+                f"take the {what} that can be read."
+            )
+
     def filled(self, table: pa.Table, uri: str) -> Iterator[pa.Table]:
         """Return :func:`.materialize_parts` of rows of the file at ``uri``."""
         roots = folders_of([uri]) if self.allowed_roots is None else self.allowed_roots
@@ -219,11 +227,7 @@ def _opened(
             source = stack.enter_context(
                 open_tar(uri, options.storage_options, by_ranges=not options.materialize, limits=options.limits)
             )
-            if not options.accept_incomplete and (shortfall := source.index.shortfall) is not None:
-                raise IncompleteShard(
-                    f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete "
-                    "to take the samples that can be read."
-                )
+            options.check_whole(uri, source.index.shortfall, "samples")
             layout = options.layout
             if layout.layout == "detected":
                 layout = detected_layout(source, layout)

@@ -139,7 +139,7 @@ def read_directory(
 
 def value_bytes(tiff: BlockReader, entry: TiffEntry) -> bytes:
     """Return the values of ``entry`` as they are stored, fewer if they reach beyond the end."""
-    return entry.value if isinstance(entry.value, bytes) else tiff.read(entry.value, entry.size)
+    return entry.value[: entry.size] if isinstance(entry.value, bytes) else tiff.read(entry.value, entry.size)
 
 
 def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -> "array[int]":
@@ -152,15 +152,15 @@ def read_values(tiff: BlockReader, order: str, entries: TiffEntries, tag: int) -
     # not numpy: most tags have few values, for which its calls take several times as long
     code = _UNSIGNED.get(entry.type)
     if code is None:
-        raise _not_unsigned(tag, entry)
+        raise ValueError(f"tag {tag} of the TIFF has type {entry.type}, which is no unsigned integer")
     stored = value_bytes(tiff, entry)
     if len(stored) < entry.size:
-        raise _beyond_end(tag, tiff)
+        raise ValueError(f"the value of tag {tag} of the TIFF reaches beyond the end at {tiff.size}")
     values = array(code, stored)
     if BYTE_ORDERS[order] != sys.byteorder:
         values.byteswap()
     if code == "Q" and max(values, default=0) > _MAX:
-        raise _too_large(tag)
+        raise ValueError(f"tag {tag} of the TIFF has a value beyond 63 bits")
     return values
 
 
@@ -171,26 +171,4 @@ def read_number(tiff: BlockReader, order: str, entries: TiffEntries, tag: int, d
         if default is None:
             raise ValueError(f"the TIFF frame lacks tag {tag}")
         return default
-    if entry.type not in _UNSIGNED:
-        raise _not_unsigned(tag, entry)
-    # without numpy, which takes ten times as long for one value
-    width = TYPE_BYTES[entry.type]
-    first = entry.value[:width] if isinstance(entry.value, bytes) else tiff.read(entry.value, width)
-    if len(first) < width:
-        raise _beyond_end(tag, tiff)
-    number = int.from_bytes(first, BYTE_ORDERS[order])
-    if number > _MAX:
-        raise _too_large(tag)
-    return number
-
-
-def _not_unsigned(tag: int, entry: TiffEntry) -> ValueError:
-    return ValueError(f"tag {tag} of the TIFF has type {entry.type}, which is no unsigned integer")
-
-
-def _beyond_end(tag: int, tiff: BlockReader) -> ValueError:
-    return ValueError(f"the value of tag {tag} of the TIFF reaches beyond the end at {tiff.size}")
-
-
-def _too_large(tag: int) -> ValueError:
-    return ValueError(f"tag {tag} of the TIFF has a value beyond 63 bits")
+    return read_values(tiff, order, {tag: entry._replace(values=1)}, tag)[0]

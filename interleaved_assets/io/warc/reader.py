@@ -23,7 +23,7 @@ from interleaved_assets.io.warc.main_content import choose_main
 from interleaved_assets.io.warc.page import Page, PageBlock
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.columns import BINARY_SIZE
-from interleaved_assets.model.errors import IncompleteShard, row_error
+from interleaved_assets.model.errors import row_error
 from interleaved_assets.model.source_ref import build_source_ref
 
 logger = logging.getLogger(__name__)
@@ -65,12 +65,8 @@ def read_warc(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     with local_copy(uri, options.storage_options) as path:
         index = index_archive(path, uri)
         notes.update({kind: count for kind, count in index.notes.items() if count})
+        options.check_whole(uri, index.shortfall, "pages")
         if index.shortfall is not None:
-            if not options.accept_incomplete:
-                raise IncompleteShard(
-                    f"{uri}: truncated_shard: {index.shortfall}. Fetch or write it again, or set "
-                    "publish.accept_incomplete to take the pages that can be read."
-                )
             logger.warning("%s: it is cut or damaged: %s", uri, index.shortfall)
         if not index.pages:
             logger.warning("%s: there is no page in it", uri)
@@ -80,7 +76,7 @@ def read_warc(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
             columns = _columns()
             if options.by_reference:
                 columns = columns.append(pa.field(BINARY_SIZE, pa.uint64()))
-            documents = reading.documents()
+            documents = map(reading.document, index.pages)
             yield from block_tables(documents, columns, max_batch_bytes=options.max_batch_bytes, notes=notes)
 
 
@@ -128,11 +124,7 @@ class _Reading:
         self._file, self._index, self._path, self._settings, self._notes = file, index, path, settings, notes
         self._limits, self._by_reference = options.limits, options.by_reference
 
-    def documents(self) -> Iterator[BlockDocument]:
-        for place in self._index.pages:
-            yield self._document(place)
-
-    def _document(self, place: PageRecord) -> BlockDocument:
+    def document(self, place: PageRecord) -> BlockDocument:
         most = self._settings.max_page_bytes
         record, body, wrong = read_body(self._file, place.offset, most + 1)
         url = "" if record is None else address(record)

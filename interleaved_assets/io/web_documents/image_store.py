@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.io.parquet.cells import cell_part
+from interleaved_assets.io.parquet.cells import cell_part, is_bytes
 from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS
 from interleaved_assets.io.storage import exists, find_files, folders_of
@@ -81,7 +81,7 @@ def _images_of(uri: str, wanted: pa.Array, known: Collection[str], options: Read
     with open_parquet(uri, options.storage_options) as source:
         schema = source.schema
         names = [name for name in _NAMES if name in schema.names]
-        content = next((one.name for one in schema if f".{one.name}" in IMAGE_EXTENSIONS and _is_bytes(one.type)), None)
+        content = next((one.name for one in schema if f".{one.name}" in IMAGE_EXTENSIONS and is_bytes(one.type)), None)
         if not names or (content is None and _KEY not in schema.names):
             lacking = [name for name in (_NAMES[0], _KEY) if name not in schema.names]
             raise ShardError(
@@ -148,7 +148,3 @@ def _is_text(dtype: pa.DataType) -> bool:
     if pa.types.is_dictionary(dtype):
         return _is_text(dtype.value_type)
     return pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
-
-
-def _is_bytes(dtype: pa.DataType) -> bool:
-    return pa.types.is_binary(dtype) or pa.types.is_large_binary(dtype)

@@ -25,7 +25,6 @@ from interleaved_assets.io.web_documents.image_store import find_images, store_s
 from interleaved_assets.io.web_documents.mmc4 import is_mmc4, mmc4_lists
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model.columns import RESERVED_COLUMNS
-from interleaved_assets.model.errors import IncompleteShard
 from interleaved_assets.model.source_ref import build_source_ref, is_unicode
 
 logger = logging.getLogger(__name__)
@@ -106,12 +105,8 @@ def _checked_lines(uri: str, options: ReadOptions) -> Iterator["_Line"]:
     with _Lines(uri, options) as lines:
         yield from lines
         shortfall = lines.shortfall
+    options.check_whole(uri, shortfall, "lines")
     if shortfall is not None:
-        if not options.accept_incomplete:
-            raise IncompleteShard(
-                f"{uri}: truncated_shard: {shortfall}. Fetch or write it again, or set publish.accept_incomplete to "
-                "take the lines that can be read."
-            )
         logger.warning("%s: it is cut or damaged: %s", uri, shortfall)
 
 

@@ -121,14 +121,7 @@ def _entries(values: Sequence[object] | None) -> int:
 
 
 def _is_list(dtype: pa.DataType) -> bool:
-    kinds = pa.types
-    return (
-        kinds.is_list(dtype)
-        or kinds.is_large_list(dtype)
-        or kinds.is_fixed_size_list(dtype)
-        or kinds.is_list_view(dtype)
-        or kinds.is_large_list_view(dtype)
-    )
+    return hasattr(dtype, "value_field")  # as lists of every kind and views of them have it
 
 
 def _passthrough(source: ParquetSource, options: ReadOptions) -> dict[str, pa.Field]:

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interleaved_assets.export.image_rows import IMAGE_COLUMNS, DocumentFields, document_fields, image_rows, text_parts
+from interleaved_assets.export.image_rows import DocumentFields, document_fields, image_rows, text_parts
 from interleaved_assets.export.names import is_image_file, scope_of, set_name
 from interleaved_assets.export.tars import ImageSet, image_tars
 from interleaved_assets.io.parquet.reader import parquet_shard_schema
@@ -19,6 +19,7 @@ from interleaved_assets.io.rows.batches import prefetch
 from interleaved_assets.io.storage import files_below, join, remove_file
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA, check_balance, drop_reasons, empty_ledger
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.checks.rows_accounted_for import ROWS_ACCOUNTED_FOR
 from interleaved_assets.pipeline.checks.rows_without_error import ROWS_WITHOUT_ERROR
 from interleaved_assets.pipeline.run.counts import RowCounter, check_losses, column_facts, count_errors
@@ -61,7 +62,7 @@ def export_images(shard: ShardTask) -> Work:
         parquet_shard(paths.ledger(IMAGE_EXPORT), LEDGER_SCHEMA, storage_options=shard.options) as ledger_file,
         parquet_shard(paths.output(IMAGE_EXPORT), tars.schema, storage_options=shard.options) as rows_file,
     ):
-        for table in prefetch(shard.rows_of(FILTERED, [*IMAGE_COLUMNS, *fields.names])):
+        for table in prefetch(shard.rows_of(FILTERED, [*INTERLEAVED_SCHEMA.names, *fields.names])):
             images, own = image_rows(table), DocumentFields(table)
             of_images = scores.slice(done, images.num_rows)
             if not images["sample_id"].equals(of_images["sample_id"]):

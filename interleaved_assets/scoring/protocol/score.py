@@ -90,11 +90,6 @@ def score_batches(
             for sample_id, source in sources
         ]
 
-    if not scorers:
-        # reading a header takes microseconds, less than handing it to a thread
-        for images in map(_images, tables):
-            yield _score_table(images, score(_sources(images)), schema)
-        return
     waiting: deque[tuple[pa.Table, list[Future[list[tuple[object, ...]]]]]] = deque()
     threads = thread_count(threads)
     with decoders_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
@@ -186,20 +181,13 @@ def _unscored(error: str, scorers: Sequence[PreparedScorer]) -> tuple[object, ..
 
 def _sources(images: pa.Table) -> list[tuple[str, memoryview | str]]:
     """Return the id of each image's sample with the bytes of the image, or an error text if it has none."""
-    return list(zip(images["sample_id"].to_pylist(), _contents(images), strict=True))
-
-
-def _contents(images: pa.Table) -> Iterator[memoryview | str]:
-    errors: Iterable[str | None] = itertools.repeat(None, images.num_rows)
+    contents: list[memoryview | str | None] = [*binary_views(images["binary_content"])]
     if "materialize_error" in images.column_names:
         errors = images["materialize_error"].to_pylist()
-    for content, error in zip(binary_views(images["binary_content"]), errors, strict=True):
-        if error is not None:
-            yield error
-        elif content is None:
-            yield row_error("missing_source", "the row has no bytes: materialize it before scoring")
-        else:
-            yield content
+        contents = [content if error is None else error for content, error in zip(contents, errors, strict=True)]
+    nothing = row_error("missing_source", "the row has no bytes: materialize it before scoring")
+    ids = images["sample_id"].to_pylist()
+    return [(one, nothing if content is None else content) for one, content in zip(ids, contents, strict=True)]
 
 
 def _score_table(images: pa.Table, measured: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:

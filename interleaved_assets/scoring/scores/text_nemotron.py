@@ -19,7 +19,7 @@ from interleaved_assets.scoring.texts.lines import (
     repeated_spans,
     stripped_lines,
 )
-from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
+from interleaved_assets.scoring.texts.words import present_words, words_of
 
 _BULLETS: Final = "-*•·‣▪◦–—"
 _STOP_WORDS: Final = frozenset({"the", "be", "to", "of", "and", "that", "have", "with"})
@@ -58,18 +58,9 @@ def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
         share(lines(np.isin(batch.codes[starts], bullets)), count),
         share(lines(end_with_ellipsis(batch, starts, ends)), count),
         share(repeated_spans(batch, starts, ends).repeated, count),
-        _stop_words(batch),
+        present_words(batch, words.lower_hashes, _STOP_WORDS)[batch.row_of_document],
     )
     return [batch.documents_only(values) for values in found]
-
-
-def _stop_words(batch: TextBatch) -> np.ndarray:
-    """Return how many of the stop words each document has."""
-    words = words_of(batch)
-    places, which = find_hashes(words.lower_hashes, hashes_of(_STOP_WORDS))
-    present = np.zeros((batch.documents, len(_STOP_WORDS)), dtype=bool)
-    present[words.document[places], which] = True
-    return present.sum(axis=1)
 
 
 register_scorer(

@@ -10,7 +10,7 @@ from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_s
 from interleaved_assets.scoring.texts import characters
 from interleaved_assets.scoring.texts.batch import TextBatch, share
 from interleaved_assets.scoring.texts.lines import ellipses, line_marks
-from interleaved_assets.scoring.texts.words import find_hashes, hashes_of, words_of
+from interleaved_assets.scoring.texts.words import present_words, words_of
 
 STOP_WORDS: Final = ("the", "be", "to", "of", "and", "that", "have", "with")
 """Gopher's stop words: a document has to have two of them."""
@@ -42,18 +42,8 @@ def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
         share(batch.with_totals(ellipses(batch)), count),
         share(lines.bullets, lines.lines),
         share(lines.ellipses, lines.lines),
-        _stop_words(batch),
+        present_words(batch, words.hashes, frozenset(STOP_WORDS)),
     )
-
-
-def _stop_words(batch: TextBatch) -> np.ndarray:
-    """Return how many of Gopher's stop words each row has."""
-    words, wanted = words_of(batch), hashes_of(frozenset(STOP_WORDS))
-    places, which = find_hashes(words.hashes, wanted)
-    present = np.zeros((batch.documents + batch.texts, len(wanted)), dtype=bool)
-    present[batch.row_of_text[words.text[places]], which] = True
-    present[batch.row_of_document[words.document[places]], which] = True
-    return present.sum(axis=1)
 
 
 register_scorer(

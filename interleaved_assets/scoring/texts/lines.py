@@ -40,7 +40,8 @@ def line_marks(batch: TextBatch) -> LineMarks:
     starts, ends = stripped_lines(batch)
     bullets = starts[np.isin(batch.codes[starts], _BULLETS)]
     ellipses = ends[end_with_ellipsis(batch, starts, ends)] - 1
-    return LineMarks(_lines(batch, _line_ends(batch)), _in_rows(batch, bullets), _in_rows(batch, ellipses))
+    marked = (batch.with_totals(count_places(batch, places)) for places in (bullets, ellipses))
+    return LineMarks(_lines(batch, _line_ends(batch)), *marked)
 
 
 def stripped_lines(batch: TextBatch) -> tuple[Numbers, Numbers]:
@@ -168,13 +169,6 @@ def _lines(batch: TextBatch, ends_line: NDArray[np.bool_]) -> Numbers:
     found = batch.count_rows(ends_line)
     last = np.append(is_of(batch.classes, LINE_END), True)[np.maximum(ends - 1, 0)]
     return found + ((ends > starts) & ~last)
-
-
-def _in_rows(batch: TextBatch, places: Numbers) -> Numbers:
-    """Return how many of the places, in ascending order, are in each row."""
-    starts = batch.rows_from(batch.document_starts, batch.starts)
-    ends = batch.rows_from(batch.document_ends, batch.ends)
-    return np.searchsorted(places, ends) - np.searchsorted(places, starts)
 
 
 def repeated_spans(batch: TextBatch, starts: Numbers, ends: Numbers) -> Repeated:

@@ -92,6 +92,16 @@ def find_hashes(hashes: Hashes, wanted: Hashes) -> tuple[Numbers, Numbers]:
     return places[found], which[found]
 
 
+def present_words(batch: TextBatch, hashes: Hashes, listed: frozenset[str]) -> Numbers:
+    """Return how many of the ``listed`` words each row has; ``hashes`` are those of the words of the batch."""
+    words = words_of(batch)
+    places, which = find_hashes(hashes, hashes_of(listed))
+    present = np.zeros((batch.documents + batch.texts, len(listed)), dtype=bool)
+    present[batch.row_of_text[words.text[places]], which] = True
+    present[batch.row_of_document[words.document[places]], which] = True
+    return present.sum(axis=1)
+
+
 def count_parts(texts: Sequence[str], words: frozenset[str]) -> Numbers:
     """Return how many of the ``words`` occur in each of the texts, also within other words."""
     codes = np.frombuffer("\n".join(texts).encode("utf-32-le"), dtype=np.uint32)

@@ -58,8 +58,7 @@ def test_a_binary_column_joins_the_parts_of_each_row(rows: list[list[bytes] | No
 
 
 def test_a_binary_column_takes_views() -> None:
-    wide = np.arange(3, dtype=np.uint16).data
-    assert binary_column([[memoryview(b"abc")[1:], bytearray(b"d")], [wide]]).to_pylist() == [b"bcd", bytes(wide)]
+    assert binary_column([[memoryview(b"abc")[1:], bytearray(b"d")]]).to_pylist() == [b"bcd"]
 
 
 # ---------------------------------------------------------------- splitting
