@@ -129,7 +129,7 @@ def image_values(judge: ImageFilter, scores: pa.Table, matched: Rows) -> Values:
 
 def _judge_samples(state: RowState, judge: SampleFilter, bounds: Bounds) -> None:
     """Drop all rows of each sample that has content and a value outside the bounds."""
-    values = judge.measure(state.counts())
+    values = judge.value(state.counts())
     with_content = state.with_content()
     for failed, suffix, bound in zip(outside(judge, values, bounds), ("below", "above"), bounds, strict=True):
         rows = np.flatnonzero(state.alive & (failed & with_content)[state.sample])

@@ -195,7 +195,7 @@ def judged_samples(
 def _values_left(judge: SampleFilter | TextFilter, state: RowState, documents: pa.Table | None) -> Values:
     """Return the values of the samples with content, documents or texts that are left."""
     if isinstance(judge, SampleFilter):
-        return judge.measure(state.counts())[state.with_content()]
+        return judge.value(state.counts())[state.with_content()]
     judged = judged_rows(judge, state, documents)
     assert documents is not None  # judged_rows raises without them
     return numbers(judge, documents, judged.stored)

@@ -1,5 +1,6 @@
 """The declaration of a format of shard files, and the registration of built-in formats and those of plugins."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -80,8 +81,15 @@ def register_format(added: ShardFormat) -> None:
     """Add a format, so that every command and the chain read its files.
 
     Raises:
-        OptionError: the name or an ending is taken, or the section without its model or with another one.
+        OptionError: the name or an ending is taken, an ending is none, or the section is given without its model or
+            with another one.
     """
+    if isinstance(added.endings, str) or not all(
+        re.fullmatch(r"\..+", one) and one == one.lower() for one in added.endings
+    ):
+        raise OptionError(
+            f"format {added.name!r}: endings has to be a tuple of endings in lower case, such as ('.txt',)"
+        )
     if (added.section is None) != (added.settings is None):
         raise OptionError(f"format {added.name!r} has a section or settings: it needs both or none")
     if (known := format_sections().get(added.section or "")) is not None and known is not added.settings:

@@ -14,6 +14,7 @@ from interleaved_assets.io.tar.layout import TEXT_EXTENSION, json_field
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.tar.writer import check_modalities
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
+from interleaved_assets.model.errors import ShardError
 from interleaved_assets.model.ledger import LEDGER_SCHEMA
 from interleaved_assets.pipeline.checks.keys_unique import KEYS_UNIQUE
 from interleaved_assets.pipeline.checks.layout_as_expected import LAYOUT
@@ -55,7 +56,11 @@ def normalize(shard: ShardTask) -> Work:
         read = form.read(shard.raw.uri, options)
     batches = _tar_can_hold(read, shard.raw.uri)
     content = ContentCounter()
-    first = next(batches)
+    if (first := next(batches, None)) is None:
+        raise ShardError(
+            f"{shard.raw.uri}: the format {form.name!r} yields no table; it has to yield one without rows for a shard "
+            "without samples"
+        )
     schema = first.schema
     if is_by_reference(schema):
         assert shard.source is not None
@@ -80,6 +85,8 @@ def normalize(shard: ShardTask) -> Work:
 def _tar_can_hold(batches: Iterator[pa.Table], uri: str) -> Iterator[pa.Table]:
     """Yield ``batches``; raise UnsupportedModality here, and not stages later, for rows that no tar can hold."""
     for table in batches:
+        if not isinstance(table, pa.Table):  # from a format of a plugin
+            raise ShardError(f"{uri}: its format yields a {type(table).__name__} and not a table of the row model")
         check_modalities(table, uri)
         yield table
 

@@ -4,14 +4,15 @@ A score names its filters; ``interleaved_assets.selection`` applies them. A filt
 maximum, both included unless ``open_maximum`` is set.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, create_model
 
+from interleaved_assets.model.errors import OptionError, describe
 from interleaved_assets.scoring.protocol.values import Values
 
 Scale = Literal["linear", "log", "any"]
@@ -94,6 +95,10 @@ class Display:
     zero_means: str | None = None
     only_bounded: bool = False
 
+    def __post_init__(self) -> None:
+        if self.scale not in get_args(Scale) or (self.scale == "log" and self.low <= 0):
+            raise OptionError(f"{self.label}: scale is one of {', '.join(get_args(Scale))}, and of log, low is above 0")
+
 
 @dataclass(frozen=True)
 class _Filter:
@@ -105,6 +110,17 @@ class _Filter:
     minimum: Bound | None = field(default=None, kw_only=True)
     maximum: Bound | None = field(default=None, kw_only=True)
     display: Display | None = field(default=None, kw_only=True)
+
+
+def _computed(name: str, function: Callable[..., Values], given: Sequence[Any], size: int) -> Values:
+    """Return what a filter's function computes, as float64; OptionError with the filter's name if it fails."""
+    try:
+        values = np.asarray(function(*given), np.float64)
+    except Exception as error:  # a plugin raises exceptions of any type
+        raise OptionError(f"filter {name!r}: its function fails: {describe(error)}") from error
+    if values.shape != (size,):
+        raise OptionError(f"filter {name!r}: its function returns an array of {values.shape} and not of {(size,)}")
+    return values
 
 
 @dataclass(frozen=True)
@@ -130,9 +146,15 @@ class ImageFilter(_Filter):
     error_columns: tuple[str, ...] = field(default=("score_error",), kw_only=True)
     if_scored: bool = field(default=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str) or (self.combine is None and len(self.columns) != 1):
+            raise OptionError(f"filter {self.name!r}: columns has to be a tuple, with combine= if it has several names")
+
     def value(self, columns: list[Values]) -> Values:
-        """Return the value that is compared, from the values of :attr:`columns`."""
-        return columns[0] if self.combine is None else self.combine(*columns)
+        """Return the value that is compared, from the values of :attr:`columns`; OptionError if ``combine`` fails."""
+        if self.combine is None:
+            return columns[0]
+        return _computed(self.name, self.combine, columns, len(columns[0]))
 
 
 @dataclass(frozen=True)
@@ -145,6 +167,10 @@ class SampleFilter(_Filter):
     """
 
     measure: Callable[[SampleCounts], Values]
+
+    def value(self, samples: SampleCounts) -> Values:
+        """Return the value that is compared, for each sample; OptionError if ``measure`` fails."""
+        return _computed(self.name, self.measure, [samples], len(samples.images))
 
 
 @dataclass(frozen=True)

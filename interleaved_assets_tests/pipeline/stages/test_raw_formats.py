@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -137,6 +138,27 @@ def test_a_format_whose_name_or_ending_is_taken_is_refused() -> None:
         register_format(PARQUET)
     with pytest.raises(OptionError, match="'own' has the name or an ending of the format 'parquet'"):
         register_format(replace(PARQUET, name="own"))
+
+
+@pytest.mark.parametrize("endings", [".txt", (".TXT",), ("txt",), ("",)])
+def test_endings_that_files_cannot_have_are_refused(endings: Any) -> None:
+    with pytest.raises(OptionError, match="format 'own': endings has to be a tuple of endings in lower case"):
+        register_format(replace(PARQUET, name="own", endings=endings))
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [([], "the format 'parquet' yields no table"), ([{"sample_id": "a"}], "its format yields a dict and not a table")],
+)
+def test_a_reader_that_yields_no_tables_is_named(tmp_path: Path, tables: list[Any], message: str) -> None:
+    settings = project(tmp_path)
+    (tmp_path / "raw").mkdir(exist_ok=True)
+    (tmp_path / "raw/a.parquet").write_bytes(b"PAR1")
+    with (
+        in_place_of(PARQUET, replace(PARQUET, read=lambda *_: iter(tables))),
+        pytest.raises(ShardError, match=f"raw/a.parquet: {message}"),
+    ):
+        take_through(stage_dag(settings)["normalized"], "a.parquet", settings)
 
 
 def with_rows(tar: Path, *added: dict[str, object]) -> pa.Table:
