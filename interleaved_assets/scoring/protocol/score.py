@@ -147,6 +147,8 @@ def score_image(
                 image = decode_opened(header, data, max_pixels=max_pixels)
     except ImageError as error:
         errors.append(error.error)
+    if image is not None:
+        image.flags.writeable = False  # a scorer that drew on it would change the scores of those after it
     values: list[object] = []
     for prepared in scorers:
         if show is not None and THUMBNAIL_COLUMN in prepared.scorer.columns and not show([*size, *values]):

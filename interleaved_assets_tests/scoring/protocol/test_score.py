@@ -285,3 +285,25 @@ def test_what_a_column_cannot_hold_is_an_error_of_one_image(measured, error):
     assert scores["odd"].to_pylist() == [None, 1.0]
     assert scores["sharpness"].null_count == 0
     assert scores["score_error"].to_pylist() == [f"scorer_failed: odd: {error}", None]
+
+
+def test_a_scorer_cannot_change_the_image_of_the_others():
+    def draw(image):
+        image[:] = 0
+        return 1.0
+
+    register_scorer(Scorer("drawing", {"drawing": "double"}, lambda _: draw, after="size"))
+    try:
+        settings = ScoringSettings(
+            scorers=("drawing", "sharpness", "sharpness_256", "sharpness_grey", "qr", "thumbnail")
+        )
+        rows = image_rows([encode(noise(40, 50)), encode(noise(50, 40), "JPEG")])
+        scores = score_images(rows, settings)
+        alone = score_images(rows, settings.model_copy(update={"scorers": settings.scorers[1:]}))
+    finally:
+        unregister_scorer("drawing")
+    assert (
+        scores["score_error"].to_pylist()
+        == ["scorer_failed: drawing: ValueError: assignment destination is read-only"] * 2
+    )
+    assert scores.drop(["drawing", "score_error"]) == alone.drop(["score_error"])
