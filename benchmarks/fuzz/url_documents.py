@@ -1,6 +1,5 @@
 """Documents with image URLs: JSONL with a damaged or odd line, and Parquet with odd or damaged lists."""
 
-import gzip
 import json
 import random
 from pathlib import Path
@@ -20,7 +19,7 @@ from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.web_documents.settings import UrlSettings
 from interleaved_assets.model import InterleavedBatch
 from interleaved_assets.model.errors import NOT_IN_SOURCE, InterleavedError, error_code
-from interleaved_assets_tests.io.web_documents.stores import image_url, write_store
+from interleaved_assets_tests.io.web_documents.stores import image_url, packed, write_store
 
 _LIMITS = TarLimits(max_document_bytes=2**20)
 
@@ -34,9 +33,10 @@ def check_jsonl(dice: random.Random, folder: Path) -> str:
     odd = odd_document(dice) if kind < 0.4 else _odd_mmc4(dice) if kind < 0.7 else mutated(dice, lines[damaged])
     lines[damaged] = odd.replace(b"\n", b" ")  # a line end would make two lines, of which both are others
     content = b"\n".join(lines) + b"\n"
-    stored = perhaps(dice, gzip.compress(content, mtime=0), 0.3) if (packed := dice.random() < 0.3) else content
-    table = _read(JSONL, folder / ("case.jsonl.gz" if packed else "case.jsonl"), stored)
-    if not packed:
+    ending = dice.choice((".gz", ".zst", ".zip")) if dice.random() < 0.3 else ""
+    stored = perhaps(dice, packed(content, ending), 0.3) if ending else content
+    table = _read(JSONL, folder / f"case.jsonl{ending}", stored)
+    if not ending:
         _check_others(table, set(range(count)) - {damaged})
     return _outcome(table)
 

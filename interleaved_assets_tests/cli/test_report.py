@@ -80,6 +80,7 @@ def test_without_shards_there_is_no_report(
     assert main([*curated, "report"]) == 1
     assert capsys.readouterr().err == (
         f"interleaved: no shards: no file below {tmp_path}/none has a name that ends in "
-        ".tar, .tar.gz, .tgz, .parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; images need storage.bundles\n"
+        ".tar, .tar.gz, .tgz, .parquet, .jsonl, .jsonl.gz, .jsonl.zst, .jsonl.zip, .warc, .warc.gz or .pdf; "
+        "images need storage.bundles\n"
     )
     assert not (tmp_path / "other").exists()

@@ -63,7 +63,8 @@ def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsy
         assert main(["--settings", str(tmp_path / "interleaved.toml"), command]) == 0
         assert capsys.readouterr().out == (
             f"no shards: no file below {raw} has a name that ends in .tar, .tar.gz, .tgz, "
-            ".parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; images need storage.bundles\n"
+            ".parquet, .jsonl, .jsonl.gz, .jsonl.zst, .jsonl.zip, .warc, .warc.gz or .pdf; "
+            "images need storage.bundles\n"
             f"Below {raw}, 1 file was passed over: 1 .zip, such as a.zip.\n"
         )
 
@@ -89,8 +90,8 @@ def test_files_that_are_no_shards_are_named_by_their_endings(
     said = (
         f"Below {tmp_path}/raw, 7 files were passed over: 2 .xz, such as c.tar.xz; 1 .7z, such as h.7z; "
         "1 .Tar, such as e.Tar; 1 .bz2, such as g.bz2; 1 .zst, such as f.zst; 1 other ending. Names of shards end in "
-        ".tar, .tar.gz, .tgz, .parquet, .jsonl, .jsonl.gz, .warc, .warc.gz or .pdf; of names that differ only in the "
-        "ending of a tar, one is a shard. Unpack or rename files that should be read.\n"
+        ".tar, .tar.gz, .tgz, .parquet, .jsonl, .jsonl.gz, .jsonl.zst, .jsonl.zip, .warc, .warc.gz or .pdf; of names "
+        "that differ only in the ending of a tar, one is a shard. Unpack or rename files that should be read.\n"
     )
     for command in ("status", "run"):
         assert main([*curated, command]) == 0

@@ -62,7 +62,7 @@ PARQUET: Final = ShardFormat(
 
 JSONL: Final = ShardFormat(
     name="jsonl",
-    endings=(".jsonl", ".jsonl.gz"),
+    endings=(".jsonl", ".jsonl.gz", ".jsonl.zst", ".jsonl.zip"),
     read=_imported("interleaved_assets.io.web_documents.jsonl:read_jsonl"),
     read_files=_imported("interleaved_assets.io.web_documents.jsonl:read_jsonls"),
     version=3,

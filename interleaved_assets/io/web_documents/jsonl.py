@@ -1,19 +1,16 @@
 """Reader of JSONL: a document a line, with its lists of texts and image URLs."""
 
-import gzip
 import itertools
 import json
 import logging
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import IMAGE_URL, BlockDocument, block_tables
-from interleaved_assets.io.storage import locator_path, open_input
+from interleaved_assets.io.storage import locator_path
 from interleaved_assets.io.tar.documents import Document, read_document, too_large_document
 from interleaved_assets.io.tar.json_columns import cell_of
 from interleaved_assets.io.tar.layout import ID_COLUMN
@@ -24,12 +21,12 @@ from interleaved_assets.io.web_documents.blocks import SIMILARITY, UrlLists, blo
 from interleaved_assets.io.web_documents.image_store import find_images, store_shortfall, with_images
 from interleaved_assets.io.web_documents.mmc4 import is_mmc4, mmc4_lists
 from interleaved_assets.io.web_documents.settings import UrlSettings
+from interleaved_assets.io.web_documents.unpacked import DamagedError, open_unpacked
 from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.source_ref import build_source_ref, is_unicode
 
 logger = logging.getLogger(__name__)
 
-_GZIP: Final = b"\x1f\x8b"
 _MMC4: Final = b'"text_list"'
 _OWN: Final = (IMAGE_URL, SIMILARITY)
 
@@ -45,7 +42,7 @@ class _Line(NamedTuple):
 
 
 def read_jsonl(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
-    """Yield tables of whole documents from a JSONL file, plain or gzip; all have the same schema.
+    """Yield tables of whole documents from a JSONL file, plain or packed; all have the same schema.
 
     A line with the lists ``texts`` and ``images`` of ``options.layout``, or with those of MMC4, is a document. Its
     ``sample_id`` is the field that the layout names, else its ``sample_id``, else its ``url``, else the number of the
@@ -88,12 +85,11 @@ def jsonl_shortfall(uri: str, options: ReadOptions) -> str | None:
     """Return what shows that a compressed file, or a tar of its store, is cut or damaged; None if nothing does."""
     store = (options.sections.get("urls") or UrlSettings()).image_store
     urls = set[str]()
-    with _Lines(uri, options) as lines:
-        for line in lines:
-            if store is not None:
-                urls.update(_urls(_parsed(line, options)[1]))
-        shortfall = lines.shortfall
-    return shortfall or store_shortfall(store, urls, options)
+    lines = _Lines(uri, options)
+    for line in lines:
+        if store is not None:
+            urls.update(_urls(_parsed(line, options)[1]))
+    return lines.shortfall or store_shortfall(store, urls, options)
 
 
 def _urls(lists: UrlLists) -> Iterator[str]:
@@ -102,12 +98,11 @@ def _urls(lists: UrlLists) -> Iterator[str]:
 
 def _checked_lines(uri: str, options: ReadOptions) -> Iterator["_Line"]:
     """Yield the lines of a file; raise IncompleteShard at its end if it is cut, unless such files are accepted."""
-    with _Lines(uri, options) as lines:
-        yield from lines
-        shortfall = lines.shortfall
-    options.check_whole(uri, shortfall, "lines")
-    if shortfall is not None:
-        logger.warning("%s: it is cut or damaged: %s", uri, shortfall)
+    lines = _Lines(uri, options)
+    yield from lines
+    options.check_whole(uri, lines.shortfall, "lines")
+    if lines.shortfall is not None:
+        logger.warning("%s: it is cut or damaged: %s", uri, lines.shortfall)
 
 
 def _documents(
@@ -115,25 +110,23 @@ def _documents(
 ) -> Iterator[BlockDocument]:
     path = locator_path(uri)
     name = path.rpartition("/")[2]
-    with _Lines(uri, options) as lines:
-        for line in lines:
-            document, lists = _parsed(line, options)
-            known = {
-                column: value
-                for column, value in document.fields.items()
-                if column in types.names and not (column == ID_COLUMN and value == document.own_id)
-            }
-            lists = lists._replace(
-                per_text=_cells(document.per_text, types), per_image=_cells(document.per_image, types)
-            )
-            place = (line.offset, line.size) if lines.has_offsets else (None, None)
-            yield BlockDocument(
-                document.own_id or sample_id_of(document.fields) or f"{name}:{line.number}",
-                blocks_of(lists, locators, has_store=has_store),
-                {column: cell_of(value, types.field(column).type) for column, value in known.items()},
-                document.error,
-                build_source_ref(path, None, *place),
-            )
+    lines = _Lines(uri, options)
+    for line in lines:
+        document, lists = _parsed(line, options)
+        known = {
+            column: value
+            for column, value in document.fields.items()
+            if column in types.names and not (column == ID_COLUMN and value == document.own_id)
+        }
+        lists = lists._replace(per_text=_cells(document.per_text, types), per_image=_cells(document.per_image, types))
+        place = (line.offset, line.size) if lines.has_offsets else (None, None)
+        yield BlockDocument(
+            document.own_id or sample_id_of(document.fields) or f"{name}:{line.number}",
+            blocks_of(lists, locators, has_store=has_store),
+            {column: cell_of(value, types.field(column).type) for column, value in known.items()},
+            document.error,
+            build_source_ref(path, None, *place),
+        )
 
 
 def _parsed(line: _Line, options: ReadOptions) -> tuple[Document, UrlLists]:
@@ -177,44 +170,31 @@ class _Lines:
     """The lines of a file, one after another. No line above ``max_document_bytes`` is held in memory.
 
     Attributes:
-        has_offsets: whether the offsets of lines are those in the file, which they are not if it is compressed.
+        has_offsets: whether the offsets of lines are those in the file, which they are not if it is packed.
         shortfall: the reason why lines may be missing, once all are read; else None.
     """
 
     def __init__(self, uri: str, options: ReadOptions) -> None:
         self._uri, self._options = uri, options
-        self._stack = ExitStack()
         self.has_offsets = True
         self.shortfall: str | None = None
-
-    def __enter__(self) -> "_Lines":
-        raw = self._stack.enter_context(open_input(self._uri, self._options.storage_options))
-        self._file: IO[bytes] = raw
-        if raw.read(len(_GZIP)) == _GZIP:
-            self.has_offsets = False
-            raw.seek(0)
-            self._file = cast(IO[bytes], self._stack.enter_context(gzip.GzipFile(fileobj=raw)))
-        else:
-            raw.seek(0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def __iter__(self) -> Iterator[_Line]:
         most, offset, number = self._options.limits.max_document_bytes, 0, 0
         try:
-            while line := self._file.readline(most + 1):
-                number += 1
-                size = len(line)
-                if size > most and not line.endswith(b"\n"):
-                    while rest := self._file.readline(most + 1):
-                        size += len(rest)
-                        if rest.endswith(b"\n"):
-                            break
-                    yield _Line(number, offset, size, None)
-                elif line.strip():
-                    yield _Line(number, offset, size, line)
-                offset += size
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            with open_unpacked(self._uri, self._options.storage_options) as (file, is_packed):
+                self.has_offsets = not is_packed
+                while line := file.readline(most + 1):
+                    number += 1
+                    size = len(line)
+                    if size > most and not line.endswith(b"\n"):
+                        while rest := file.readline(most + 1):
+                            size += len(rest)
+                            if rest.endswith(b"\n"):
+                                break
+                        yield _Line(number, offset, size, None)
+                    elif line.strip():
+                        yield _Line(number, offset, size, line)
+                    offset += size
+        except DamagedError as error:
             self.shortfall = f"line {number + 1} cannot be unpacked: {error}"

@@ -1,6 +1,5 @@
 """A small shard file of every format, each with one document of a text and an image that no filter drops."""
 
-import gzip
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from interleaved_assets_tests.io.pdfs import jpeg_image, shown, text, write_pdf
 from interleaved_assets_tests.io.warcs import image as warc_image
 from interleaved_assets_tests.io.warcs import page as warc_page
 from interleaved_assets_tests.io.warcs import write_warc
-from interleaved_assets_tests.io.web_documents.stores import image_url, lines, write_store
+from interleaved_assets_tests.io.web_documents.stores import image_url, lines, packed, write_store
 
 WORDS: Final = "Words enough to make this paragraph the main content of the page, and to be a text. " * 3
 _URLS: Final = {"url": "https://a.example/", "texts": [WORDS, None], "images": [None, image_url(1)]}
@@ -37,7 +36,7 @@ def _urls(path: Path) -> None:
 
 
 def _jsonl(path: Path) -> None:
-    path.write_bytes(gzip.compress(lines(_URLS), mtime=0) if path.suffix == ".gz" else lines(_URLS))
+    path.write_bytes(packed(lines(_URLS), path.suffix))
 
 
 def _warc(path: Path) -> None:
@@ -62,6 +61,8 @@ SAMPLES: Final[dict[str, Callable[[Path], None]]] = {
     "urls.parquet": _urls,
     "one.jsonl": _jsonl,
     "one.jsonl.gz": _jsonl,
+    "one.jsonl.zst": _jsonl,
+    "one.jsonl.zip": _jsonl,
     "one.warc": _warc,
     "one.warc.gz": _warc,
     "one.pdf": _pdf,

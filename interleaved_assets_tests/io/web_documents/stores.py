@@ -1,9 +1,11 @@
 """A store of images as img2dataset writes it, and documents that name its images by URL."""
 
+import gzip
 import hashlib
 import io
 import json
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +65,17 @@ def write_parquet_store(folder: Path, *shards: list[int]) -> dict[str, bytes]:
 
 def lines(*documents: object) -> bytes:
     return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+
+
+def packed(content: bytes, ending: str) -> bytes:
+    """Return ``content`` packed as the ending of a file's name says, ``.gz``, ``.zst`` or ``.zip``; else as it is."""
+    if ending == ".gz":
+        return gzip.compress(content, mtime=0)
+    if ending == ".zst":
+        return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+    if ending == ".zip":
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(zipfile.ZipInfo("docs/part.jsonl"), content, zipfile.ZIP_DEFLATED)
+        return buffer.getvalue()
+    return content
