@@ -24,12 +24,14 @@ Resolved: TypeAlias = RowContent | str
 """The result for one row: its bytes, or its row error."""
 
 
-class _Container(NamedTuple):
-    """A source whose frames rows name: its type, None if unknown, and its frames, or why it has none."""
+class Container(NamedTuple):
+    """A source whose frames rows or documents name."""
 
-    content_type: str | None
-    tiff: BlockReader
-    frames: list[TiffFrame] | str
+    other_type: str | None = None
+    """Its type if it is an image of another type than TIFF, which is frame 0."""
+    frames: Sequence[TiffFrame] = ()
+    problem: str = ""
+    """Why it has no frames, if it is no other image."""
 
 
 Plan: TypeAlias = tuple[Source, int | None] | str
@@ -76,7 +78,7 @@ def source_in(uri: str, locator: str | None) -> Plan:
 def resolve(plans: Mapping[int, Plan], contents: Contents) -> dict[int, Resolved]:
     """Return the bytes or the row error of each row. ``contents`` is asked once for all sources."""
     found = contents(dict.fromkeys(plan[0] for plan in plans.values() if not isinstance(plan, str)))
-    frames: dict[Source, _Container] = {}
+    frames: dict[Source, Container] = {}
     return {
         row: plan if isinstance(plan, str) else _outcome(*plan, found[plan[0]], frames) for row, plan in plans.items()
     }
@@ -86,39 +88,40 @@ def _outcome(
     source: Source,
     frame: int | None,
     data: Content | str,
-    frames: dict[Source, _Container],
+    frames: dict[Source, Container],
 ) -> Resolved:
     if isinstance(data, str):
         return data
     if frame is None:
         return RowContent([data])
     if source not in frames:
-        frames[source] = _container(data)
-    content_type, tiff, found = frames[source]
-    if content_type not in (None, TIFF):
+        frames[source] = container_of(data)
+    other_type, found, problem = frames[source]
+    if other_type is not None:
         if frame == 0:
-            return RowContent([data], content_type)
-        detail = f"frame {frame} of what is {content_type} and no TIFF: its one image is frame 0"
+            return RowContent([data], other_type)
+        detail = f"frame {frame} of what is {other_type} and no TIFF: its one image is frame 0"
         return row_error("frame_out_of_range", detail)
-    if isinstance(found, str):
-        return found
+    if problem:
+        return row_error("invalid_tiff", problem)
     if frame >= len(found) and found[-1].error is not None:
         # if the chain of directories is damaged, the number of frames is unknown
         return row_error("invalid_tiff", found[-1].error)
     if frame >= len(found):
         return row_error("frame_out_of_range", f"frame {frame} of a TIFF with {len(found)}")
     try:
-        return RowContent(frame_pieces(tiff, found[frame]))
+        return RowContent(frame_pieces(BlockReader(data), found[frame]))
     except ValueError as error:
         return row_error("invalid_tiff", str(error))
 
 
-def _container(data: Content) -> _Container:
+def container_of(data: Content) -> Container:
+    """Return the frames of a TIFF, or what ``data`` is instead."""
     tiff = BlockReader(data)
     content_type = sniff(tiff.read(0, SNIFFED_BYTES))
     if content_type not in (None, TIFF):
-        return _Container(content_type, tiff, [])
+        return Container(content_type)
     try:
-        return _Container(content_type, tiff, tiff_frames(tiff))
+        return Container(frames=tiff_frames(tiff))
     except ValueError as error:
-        return _Container(content_type, tiff, row_error("invalid_tiff", str(error)))
+        return Container(problem=str(error))

@@ -8,12 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from interleaved_assets.io.archive.index import TarMember, shortened
 from interleaved_assets.io.archive.source import TarSource
-from interleaved_assets.io.rows import content_types
-from interleaved_assets.io.storage.ranges import BlockReader, Content
+from interleaved_assets.io.rows.resolve import Container, container_of
 from interleaved_assets.io.tar.documents import Document
 from interleaved_assets.io.tar.json_columns import json_text
 from interleaved_assets.io.tar.layout import ShardLayout
-from interleaved_assets.io.tiff.frames import TiffFrame, tiff_frames
+from interleaved_assets.io.tiff.frames import TiffFrame
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.model.source_ref import is_unicode
 
@@ -56,20 +55,6 @@ class Leftover(NamedTuple):
     frame: int | None = None
 
 
-class _NoTiff(NamedTuple):
-    """A member named like a TIFF that holds one image of another type."""
-
-    content_type: str
-
-
-_Frames = list[TiffFrame] | _NoTiff | str | None
-"""The content of a container: frames, another image, or an error as a row error.
-
-Frames are without tags once those of others have used up ``kept_tags``. None if the bytes would have to be fetched to
-know.
-"""
-
-
 class References:
     """The members of a tar by name, with the ones that tokens refer to so far.
 
@@ -93,7 +78,8 @@ class References:
             places.append(number)
         self._referenced: set[int] = set()
         self._used_frames: Counter[int] = Counter()
-        self._frames: dict[int, _Frames] = {}
+        # without tags of frames once those of others have used up kept_tags; None if the bytes would have to be fetched
+        self._containers: dict[int, Container | None] = {}
         self._tags_left = kept_tags
         self.notes: Counter[str] = Counter()
         self.notes["repeated_members"] += len(self.names) - len(self._places)
@@ -158,15 +144,15 @@ class References:
 
     def _unused_frames(self, number: int, name: str, member: TarMember) -> Iterator[Leftover]:
         # a container that is cut, too large or not a TIFF is an error of the rows that need it
-        frames = self._frames.get(number, "")
-        if frames is None:
+        container = self._containers.get(number, Container())
+        if container is None:
             self.notes["unchecked_frames"] += 1
-        elif isinstance(frames, list):
-            for frame in range(self._used_frames[number], len(frames)):
-                if frames[frame].error is None:
-                    yield Leftover(number, f"{name}#frame={frame}", member, frames[frame].size, frame)
-                else:
-                    self.notes["damaged_frames"] += 1
+            return
+        for frame, found in enumerate(container.frames):
+            if frame >= self._used_frames[number] and found.error is None:
+                yield Leftover(number, f"{name}#frame={frame}", member, found.size, frame)
+            elif frame >= self._used_frames[number]:
+                self.notes["damaged_frames"] += 1
 
     def is_document(self, number: int) -> bool:
         """Return whether a member is a JSON that lists texts and images."""
@@ -234,19 +220,19 @@ class References:
             return False
         if self.error_of(self._members[number]) is not None:
             return False
-        frames = self._frames_of(number, is_needed=True)
-        return isinstance(frames, list) and len(frames) > 1
+        found = self._opened(number, is_needed=True)
+        return found is not None and len(found.frames) > 1
 
     def _certain_frames(self, number: int, tokens: int) -> int | None:
         """Return how many frames of a container come before its first smaller copy of another frame.
 
         None says that every frame is certain: each has its token, or the frames are not known.
         """
-        found = None if self.error_of(self._members[number]) else self._frames_of(number)
-        if not isinstance(found, list) or len(found) == tokens:
+        container = None if self.error_of(self._members[number]) else self._opened(number)
+        if container is None or len(container.frames) in (0, tokens):
             return None
-        copies = [frame.is_reduced for frame in found]
-        return copies.index(True) if any(copies) and not all(copies) else len(found)
+        copies = [frame.is_reduced for frame in container.frames]
+        return copies.index(True) if any(copies) and not all(copies) else len(copies)
 
     def _may_be_frame(self, token: Any) -> bool:
         """Return whether a token that leads nowhere may mean a frame, under a name that is not known."""
@@ -266,16 +252,17 @@ class References:
         member = self._members[number]
         if (error := self.error_of(member)) is not None:
             return ImageRef(member.name, frame=index, error=error)
-        frames, name = self._frames_of(number), shortened(member.name)
-        if frames is None:
+        container, name = self._opened(number), shortened(member.name)
+        if container is None:
             return ImageRef(member.name, member, index, size=member.size)
-        if isinstance(frames, _NoTiff):
+        frames, other = container.frames, container.other_type
+        if other is not None:
             if index == 0:
-                return ImageRef(member.name, member, size=member.size, content_type=frames.content_type)
-            detail = f"frame {index} of {name}, which is {frames.content_type} and no TIFF: its one image is frame 0"
+                return ImageRef(member.name, member, size=member.size, content_type=other)
+            detail = f"frame {index} of {name}, which is {other} and no TIFF: its one image is frame 0"
             error = row_error("frame_out_of_range", detail)
-        elif isinstance(frames, str):
-            error = frames
+        elif container.problem:
+            error = row_error("invalid_tiff", f"{name}: {container.problem}")
         elif index >= len(frames):
             error = row_error("frame_out_of_range", f"frame {index} of {name}, which has {len(frames)}")
         elif (found := frames[index]).error is not None:
@@ -293,29 +280,15 @@ class References:
             return ImageRef(member.name, member, index, size=found.size, tiff=_kept(found))
         return ImageRef(member.name, frame=index, error=error)
 
-    def _frames_of(self, number: int, *, is_needed: bool = False) -> _Frames:
+    def _opened(self, number: int, *, is_needed: bool = False) -> Container | None:
         """Return the frames of a member; ``is_needed`` fetches its bytes if necessary."""
-        if self._frames.get(number) is None:
-            member = self._members[number]
-            is_known = is_needed or self._source.is_on_disk
-            found = _frames(self._source.content(member), member.name) if is_known else None
-            if isinstance(found, list):
-                self._tags_left -= sum(len(frame.entries) for frame in found)
-                if self._tags_left < 0:
-                    found = [frame._replace(entries={}) for frame in found]
-            self._frames[number] = found
-        return self._frames[number]
-
-
-def _frames(data: Content, name: str) -> _Frames:
-    tiff = BlockReader(data)
-    content_type = content_types.sniff(tiff.read(0, content_types.SNIFFED_BYTES))
-    if content_type not in (None, content_types.TIFF):
-        return _NoTiff(content_type)
-    try:
-        return tiff_frames(tiff)
-    except ValueError as error:
-        return row_error("invalid_tiff", f"{shortened(name)}: {error}")
+        if self._containers.get(number) is None and (is_needed or self._source.is_on_disk):
+            found = container_of(self._source.content(self._members[number]))
+            self._tags_left -= sum(len(frame.entries) for frame in found.frames)
+            if self._tags_left < 0:
+                found = found._replace(frames=[frame._replace(entries={}) for frame in found.frames])
+            self._containers[number] = found
+        return self._containers.setdefault(number, None)
 
 
 def _kept(frame: TiffFrame) -> TiffFrame | None:

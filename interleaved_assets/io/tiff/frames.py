@@ -277,7 +277,7 @@ def _assemble(
         header = struct.pack(order + "2sHI", b"II" if order == "<" else b"MM", 42, 8)
     # fields of the final length give the size of the directory, and so the offset of the first strip
     own = [_Field(tag, kind, many, bytes(many * TYPE_BYTES[kind])) for tag in (offsets_tag, counts_tag)]
-    starts = list(accumulate(counts, initial=len(header) + _block_bytes(fields + own, is_big)))
+    starts = list(accumulate(counts, initial=len(header) + len(_block(fields + own, 0, order, is_big))))
     if not is_big and starts[-1] >= 2**32:
         raise ValueError("the TIFF frame is too large for a classic TIFF")
     # an empty strip keeps offset 0: sparse files mark unwritten strips this way
@@ -305,18 +305,6 @@ def _stored(code: str, numbers: Sequence[int], order: str) -> bytes:
     if BYTE_ORDERS[order] != sys.byteorder:
         values.byteswap()
     return values.tobytes()
-
-
-def _block_bytes(fields: list[_Field], is_big: bool) -> int:
-    """Return the size of the directory that :func:`_block` makes of these fields."""
-    count_bytes, entry_bytes, link_bytes = (8, 20, 8) if is_big else (2, 12, 4)
-    length = count_bytes + entry_bytes * len(fields) + link_bytes
-    for field in fields:
-        if isinstance(field.value, list):
-            length += _block_bytes(field.value, is_big)
-        elif len(field.value) > link_bytes:
-            length += len(field.value) + len(field.value) % 2
-    return length
 
 
 def _block(fields: list[_Field], at: int, order: str, is_big: bool) -> bytes:

@@ -22,8 +22,6 @@ _HEAVY_TAGS: Final = 10_000
 _HEAVY_ELEMENTS: Final = 1_000_000
 _HEAVY_BODIES: Final = 4
 _CRASHES: Final = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
-_LIGHT_BYTES: Final = 2**16
-_LIGHT_TAGS: Final = 2_000
 _REPEATED: Final = re.compile(
     rb"<(b|big|code|em|font|i|s|small|strike|strong|tt|u|body|html)[\s/]",
     re.IGNORECASE,
@@ -80,8 +78,6 @@ def _is_heavy(html: bytes) -> bool:
     tags = html.count(b"<")
     if len(html) > _HEAVY_BYTES or tags > _HEAVY_TAGS:
         return True
-    if len(html) <= _LIGHT_BYTES and tags <= _LIGHT_TAGS:
-        return False
     names = _REPEATED.findall(html)
     bodies = sum(name.lower() in (b"body", b"html") for name in names)
     # an element that is left open is repeated after each tag; of those with the same attributes, three are

@@ -55,8 +55,6 @@ _TELLING: Final = frozenset(("hidden", "aria-hidden", "style", "role", "itemprop
 """Attributes besides names that say what part of the page an element is."""
 _LITTLE_TEXT: Final = 500
 """Characters below which a page's text may be in ``noscript``, as that of forums that are built by scripts."""
-_ABSOLUTE: Final = re.compile(r"https?://[\w.:-]+/[\w./%~+,@=&:-]*(?:\?[\w./%~+,@=&:-]+)?", re.ASCII)
-"""Most absolute addresses; the others take urljoin longer."""
 _TINY: Final = ("0", "1", "2")
 _LAZY: Final = ("data-src", "data-lazy-src", "data-original", "data-lazy")
 _SEEN_OF_SET: Final = 20_000
@@ -298,8 +296,6 @@ def _resolved(base: str, url: str | None) -> str | None:
     url = url.strip()
     if url[:5].lower() == "data:":
         return url
-    if _ABSOLUTE.fullmatch(url):
-        return url  # as urljoin leaves it
     try:
         absolute = urljoin(base, url).partition("#")[0]
     except ValueError:

@@ -58,11 +58,6 @@ class SpanHashes:
         found *= self._inverse[: len(found)]
         return found
 
-    def changes(self, starts: Places, ends: Places, change: Hashes, places: Places) -> Hashes:
-        """Return what to add to the hash of each span for a ``change`` of the values at some ascending ``places``."""
-        sums = _sums(change * self._powers[places])
-        return (sums[places.searchsorted(ends)] - sums[places.searchsorted(starts)]) * self._inverse[starts]
-
 
 def hashes_of_codes(codes: NDArray[np.uint32]) -> Hashes:
     """Return a hash of each code point."""

@@ -58,7 +58,7 @@ class Words:
     @cached_property
     def lower_hashes(self) -> Hashes:
         """The identity of each word in lower case."""
-        return _lowered(self._batch, self.starts, self.ends, self.hashes)
+        return self._batch.shared("lower hashes", lambda: _lower_hashes(self._batch)).of(self.starts, self.ends)
 
     @cached_property
     def lengths(self) -> Numbers:
@@ -71,12 +71,8 @@ class Words:
 
     def having(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which words have a code point that is ``marked``."""
-        found = marked[self.starts]  # the first one, in most words
-        found |= marked[self.ends - 1]
-        others = np.flatnonzero(~found)
-        places, edges = places_of(self.starts[others], self.ends[others])
-        found[others] = np.diff(running_sum(marked[places])[edges]) > 0
-        return found
+        before = running_sum(marked)
+        return before[self.ends] > before[self.starts]
 
 
 def find_hashes(hashes: Hashes, wanted: Hashes) -> tuple[Numbers, Numbers]:
@@ -152,18 +148,12 @@ def _plain_words(batch: TextBatch) -> Words:
     return Words(batch, *plain_spans(is_of(batch.classes, SPECIAL), words.starts, words.ends))
 
 
-def _lowered(batch: TextBatch, starts: Numbers, ends: Numbers, hashes: Hashes) -> Hashes:
-    """Return the hashes of the spans in lower case, from their hashes."""
-    cased = batch.shared("cased", lambda: np.flatnonzero(is_of(batch.classes, UPPER)))
-    # few words have upper case, and the others keep their hashes
-    of_word = starts.searchsorted(cased, side="right") - 1
-    of_word = of_word[(of_word >= 0) & (cased < ends[of_word])]
-    changed = of_word[np.diff(of_word, prepend=-1) > 0]
-    codes = batch.codes[cased]
-    change = hashes_of_codes(_lower_table()[codes]) - hashes_of_codes(codes)
-    hashes = hashes.copy()
-    hashes[changed] += span_hashes(batch).changes(starts[changed], ends[changed], change, cased)
-    return hashes
+def _lower_hashes(batch: TextBatch) -> SpanHashes:
+    """Return the hashes of spans of the batch's code points in lower case."""
+    codes = batch.codes.copy()
+    upper = np.flatnonzero(is_of(batch.classes, UPPER))
+    codes[upper] = _lower_table()[codes[upper]]
+    return SpanHashes(hashes_of_codes(codes))
 
 
 def plain_spans(special: NDArray[np.bool_], starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
