@@ -11,7 +11,7 @@ from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, RESERVED_COLUM
 from interleaved_assets.model.errors import OptionError, ShardError
 
 INTERLEAVED_SCHEMA: Final = pa.schema(
-    [pa.field(name, pa.type_for_alias(dtype), nullable=nullable) for name, dtype, nullable, _ in INTERLEAVED_COLUMNS]
+    [pa.field(name, dtype, nullable) for name, dtype, nullable, _ in INTERLEAVED_COLUMNS]
 )
 """Reserved columns, in order. One row is one item of a document; position -1 is its metadata row."""
 

@@ -67,10 +67,8 @@ def _of_texts(name: str) -> TextFilter | None:
 
 def _display(of: Unit, column: str) -> Display:
     words = column.replace("_", " ")
-    values = document_columns()[column].ranges.get(column)
-    if values == (0, 1):
-        return Display(f"{words.capitalize()} of the {of}", words, 0, 1)
-    return Display(f"{words.capitalize()} of the {of}", words, scale="any")
+    is_share = document_columns()[column].ranges.get(column) == (0, 1)
+    return Display(f"{words.capitalize()} of the {of}", words, scale="linear" if is_share else "any")
 
 
 def _filters() -> dict[str, Filter]:

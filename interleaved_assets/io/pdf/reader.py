@@ -16,19 +16,15 @@ from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import ShardError, row_error
 from interleaved_assets.model.source_ref import build_source_ref, is_unicode
 
+_ABOUT: Final = ("title", "author", "creator", "producer", "creationdate")
 _COLUMNS: Final = pa.schema(
     [
         ("pages", pa.int32()),
         ("pages_without_text", pa.list_(pa.int32())),
         ("page", pa.int32()),
-        ("title", pa.string()),
-        ("author", pa.string()),
-        ("creator", pa.string()),
-        ("producer", pa.string()),
-        ("creationdate", pa.string()),
+        *((name, pa.string()) for name in _ABOUT),
     ]
 )
-_ABOUT: Final = ("title", "author", "creator", "producer", "creationdate")
 
 
 def read_pdf(uri: str, options: ReadOptions) -> Iterator[pa.Table]:

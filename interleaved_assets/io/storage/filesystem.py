@@ -93,6 +93,7 @@ def local_path(uri: str) -> Path:
 
 def is_within(inner: str, outer: str) -> bool:
     """Return whether a folder or URL is in another one, or is it, also if a link or ``file://`` gives it two names."""
+    # realpath, not Path.resolve: it never raises for a loop of links
     inner, outer = (os.path.realpath(local_path(uri)) if is_local(uri) else uri for uri in (inner, outer))
     return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
-from interleaved_assets.io.storage.filesystem import is_chain, is_local, local_path, locator_path
+from interleaved_assets.io.storage.filesystem import is_chain, is_local, is_within, locator_path
 from interleaved_assets.io.storage.options import SAME_STORAGE
 from interleaved_assets.model.errors import OptionError
 
@@ -40,9 +40,7 @@ def _is_below(uri: str, root: str) -> bool:
     if is_local(uri) != is_local(root):
         return False
     if is_local(uri):
-        # realpath, not Path.resolve: it never raises for a loop of links
-        real, real_root = os.path.realpath(local_path(uri)), os.path.realpath(local_path(root))
-        return real == real_root or real.startswith(real_root.rstrip("/") + "/")
+        return is_within(uri, root)
     scheme, segments = _split(uri)
     root_scheme, root_segments = _split(root)
     if scheme != root_scheme or any(unquote(segment) in (".", "..") for segment in segments):

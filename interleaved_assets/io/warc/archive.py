@@ -6,7 +6,6 @@ that the index goes on after damage and checks the end.
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, Literal
@@ -67,14 +66,16 @@ def index_archive(path: Path, uri: str) -> ArchiveIndex:
         start, last = 0, -1
         while index.notes["damaged_places"] < _MOST_DAMAGED:
             try:
-                for record in _records(file, start):
+                file.seek(start)
+                for record in ArchiveIterator(file, parse_http=True, auto_decode="none"):
                     last = record.stream_pos
                     if index.records == 1:
                         _check_offset(other, last, magic, uri)
                     _add(index, record)
                 following = _following(file, max(last, start)) if magic == _GZIP else None
             except (OSError, zlib.error) as error:
-                _note_damage(index, f"{error} after offset {max(last, start)}")
+                index.notes["damaged_places"] += 1
+                index.shortfall = index.shortfall or f"{error} after offset {max(last, start)}"
                 following = _find(file, magic, max(last, start) + 1)
             if following is None:
                 break
@@ -108,11 +109,6 @@ def read_body(file: IO[bytes], offset: int, limit: int) -> Body:
 def address(record: WarcRecord) -> str:
     """Return the address that a record was fetched from, without fragment and without the brackets of WARC 1.0."""
     return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>").partition("#")[0]
-
-
-def _records(file: IO[bytes], start: int) -> Iterator[WarcRecord]:
-    file.seek(start)
-    return iter(ArchiveIterator(file, parse_http=True, auto_decode="none"))
 
 
 def _read(
@@ -175,11 +171,6 @@ def _check_offset(file: IO[bytes], offset: int, magic: bytes, uri: str) -> None:
             f"{uri}: all records are in one gzip stream, so none can be found again. Write each record as a gzip "
             "member of its own, as 'warcio recompress' does, or unpack the file."
         )
-
-
-def _note_damage(index: ArchiveIndex, what: str) -> None:
-    index.notes["damaged_places"] += 1
-    index.shortfall = index.shortfall or what
 
 
 def _find(file: IO[bytes], magic: bytes, start: int) -> int | None:

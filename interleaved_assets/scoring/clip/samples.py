@@ -29,12 +29,8 @@ _NO_BYTES: Final = row_error("missing_source", "the row has no bytes; materializ
 def clip_schema(settings: ClipSettings, width: int) -> pa.Schema:
     """Return the schema of a CLIP score table with embeddings of ``width`` values; see ``columns.py``."""
     types = {EMBEDDING: pa.list_(pa.float16(), width)}
-    return pa.schema(
-        [
-            pa.field(name, types.get(name) or pa.type_for_alias(dtype), nullable)
-            for name, dtype, nullable, _ in clip_columns(settings)
-        ]
-    )
+    columns = clip_columns(settings)
+    return pa.schema([pa.field(name, types.get(name, dtype), nullable) for name, dtype, nullable, _ in columns])
 
 
 @dataclass

@@ -95,10 +95,5 @@ def raw_pixels(data: Buffer, header: PlainTiff) -> MatLike:
     """Return the pixels of raw strips: height x width x 3, uint8, blue-green-red."""
     assert header.strips is not None
     content = np.frombuffer(data, np.uint8)
-    parts = [content[offset : offset + count] for offset, count in header.strips]
-    first, size = header.strips[0][0], header.width * header.height * 3
-    follow_each_other = all(
-        offset + count == after for (offset, count), (after, _) in zip(header.strips, header.strips[1:], strict=False)
-    )
-    rgb = content[first : first + size] if follow_each_other else np.concatenate(parts)
+    rgb = np.concatenate([content[offset : offset + count] for offset, count in header.strips])
     return cv2.cvtColor(rgb.reshape(header.height, header.width, 3), cv2.COLOR_RGB2BGR)

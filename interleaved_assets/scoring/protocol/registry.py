@@ -112,10 +112,8 @@ def scores_schema(settings: "ScorerSettings") -> pa.Schema:
     :func:`~interleaved_assets.scoring.protocol.texts.score_documents`.
     """
     given = {name: dtype for scorer in chosen_scorers(settings) for name, dtype in scorer.columns.items()}
-    types = {name: given.get(name, dtype) for name, dtype, *_ in score_columns(settings)}
-    return pa.schema(
-        [pa.field(name, arrow_type(types[name]), nullable) for name, _, nullable, _ in score_columns(settings)]
-    )
+    columns = score_columns(settings)
+    return pa.schema([pa.field(name, given.get(name, dtype), nullable) for name, dtype, nullable, _ in columns])
 
 
 def score_groups(settings: "ScorerSettings") -> dict[str, tuple[str, ...]]:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from interleaved_assets.scoring.protocol.filter import Bound, Display, SampleCounts, SampleFilter
+from interleaved_assets.scoring.protocol.filter import Bound, Display, SampleFilter
 from interleaved_assets.scoring.protocol.scorer import Scorer, register_scorer
 from interleaved_assets.scoring.protocol.values import Values
 
@@ -25,10 +25,6 @@ def image_text_ratio(images: NDArray[np.int64], words: NDArray[np.int64]) -> Val
     return np.asarray(images / np.maximum(words, 1), dtype=np.float64)
 
 
-def _ratio(samples: SampleCounts) -> Values:
-    return image_text_ratio(samples.images, samples.words)
-
-
 register_scorer(
     Scorer(
         "ratio",
@@ -36,7 +32,7 @@ register_scorer(
         filters=(
             SampleFilter(
                 "ratio",
-                _ratio,
+                lambda samples: image_text_ratio(samples.images, samples.words),
                 minimum=Bound(
                     "min_ratio", "Smallest number of images per word of a sample, from 0.", 0.0, limits={"ge": 0}
                 ),

@@ -6,19 +6,10 @@ import numpy as np
 
 from interleaved_assets.scoring.protocol.filter import Bound, Display, ImageFilter
 from interleaved_assets.scoring.protocol.scorer import ABOVE_ZERO, Range, Scorer, register_scorer
-from interleaved_assets.scoring.protocol.values import Values
 
 LARGEST_SIDE: Final = 2**31 - 1
 """Most pixels of a side that a bound may name."""
 _PIXELS: Final = {"ge": 1, "le": LARGEST_SIDE}
-
-
-def _smaller(first: Values, second: Values) -> Values:
-    return np.minimum(first, second)
-
-
-def _larger(first: Values, second: Values) -> Values:
-    return np.maximum(first, second)
 
 
 register_scorer(
@@ -32,7 +23,7 @@ register_scorer(
             ImageFilter(
                 "short_side",
                 ("width", "height"),
-                combine=_smaller,
+                combine=np.minimum,
                 minimum=Bound(
                     "min_short_side", "Smallest short side of an image, in pixels.", dtype=int, limits=_PIXELS
                 ),
@@ -41,7 +32,7 @@ register_scorer(
             ImageFilter(
                 "long_side",
                 ("width", "height"),
-                combine=_larger,
+                combine=np.maximum,
                 maximum=Bound("max_long_side", "Largest long side of an image, in pixels.", dtype=int, limits=_PIXELS),
                 # the short side and the aspect ratio determine it
                 display=Display("Long side, pixels", "long side", 1, 1e5, "log", only_bounded=True),

@@ -1,6 +1,7 @@
 """Words, characters, texts and images of documents, which every table of document scores has."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,15 @@ import pyarrow as pa
 from interleaved_assets.scoring.protocol.scorer import Range, Scorer, register_scorer
 from interleaved_assets.scoring.texts.batch import TextBatch
 from interleaved_assets.scoring.texts.words import word_counts
+
+_COLUMNS: Final = {
+    "words": "int64",
+    "characters": "int64",
+    "images": "int64",
+    "images_per_word": "double",
+    "texts": "int64",
+    "longest_text": "int64",
+}
 
 
 def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
@@ -29,23 +39,9 @@ def _measure(batch: TextBatch) -> Sequence[np.ndarray | pa.Array]:
 register_scorer(
     Scorer(
         "words",
-        {
-            "words": "int64",
-            "characters": "int64",
-            "images": "int64",
-            "images_per_word": "double",
-            "texts": "int64",
-            "longest_text": "int64",
-        },
+        _COLUMNS,
         lambda _: _measure,
-        ranges={
-            "words": Range(low=0),
-            "characters": Range(low=0),
-            "images": Range(low=0),
-            "images_per_word": Range(low=0),
-            "texts": Range(low=0),
-            "longest_text": Range(low=0),
-        },
+        ranges=dict.fromkeys(_COLUMNS, Range(low=0)),
         meanings={
             "words": "Words, split on white space as str.split does, from 0 (Gopher, OBELICS).",
             "characters": "Code points, from 0; of a document with an empty line between its texts (Gopher's shares "
