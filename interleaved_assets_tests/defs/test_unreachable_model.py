@@ -25,7 +25,7 @@ from interleaved_assets.pipeline.run.stage import Work
 from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.pipeline.status.dataset_status import status_of_raws
-from interleaved_assets.pipeline.status.status import CurrentStages
+from interleaved_assets.pipeline.status.status import CURRENT, CurrentStages
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import replace_model
 from interleaved_assets_tests.defs.runs import materialized
@@ -161,7 +161,8 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 def status(settings: Settings) -> str:
-    return CurrentStages.of(settings).status(read_records(settings.storage.shard("a"), stage_dag(settings))).text
+    records = read_records(settings.storage.shard("a"), stage_dag(settings))
+    return next((why.text for why in CurrentStages.of(settings).not_current(records).values()), CURRENT)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from interleaved_assets.io.storage import read_stamp
 from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.pipeline.run.record import Record, has_its_outputs, read_record
 from interleaved_assets.pipeline.run.stage import StageOutcome
 
 _WAIT_SECONDS = 300
@@ -71,3 +73,9 @@ def pause() -> None:
     run = getattr(_of_thread, "run", None)
     if run is not None:
         run.pause()
+
+
+def valid_record(uri: str) -> Record | None:
+    """The record at ``uri`` if every output has the stamp that it names."""
+    record = read_record(uri, {})
+    return record if record is not None and has_its_outputs(record, read_stamp) else None

@@ -13,11 +13,12 @@ import xxhash
 
 from interleaved_assets.io.storage.atomic import AtomicOutput
 from interleaved_assets.io.storage.temporary import TemporaryFile
-from interleaved_assets.pipeline.run.record import Record, read_valid_record
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import good_shard, project
 from interleaved_assets_tests.forked import start_forked
+from interleaved_assets_tests.pipeline.runs import valid_record
 from interleaved_assets_tests.projects import take_all
 
 KEY = "cc/a"
@@ -82,7 +83,7 @@ def files(folder: Path) -> dict[str, str]:
 def records(settings: Settings) -> Iterator[Record]:
     paths = settings.storage.shard(KEY)
     for name in stage_dag(settings):
-        record = read_valid_record(paths.record(name), {})
+        record = valid_record(paths.record(name))
         if record is not None:
             yield record
 

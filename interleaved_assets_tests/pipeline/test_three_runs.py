@@ -19,11 +19,11 @@ from interleaved_assets.io.storage.temporary import TemporaryFile
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.run import attempt, record
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile, read_valid_record
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import stand_in
-from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
+from interleaved_assets_tests.pipeline.runs import SteppedRun, pause, valid_record
 from interleaved_assets_tests.system_calls import system_calls
 
 WORKS = {"all the same": "111", "one other": "112", "all others": "123", "the same around another": "121"}
@@ -104,7 +104,7 @@ def stop_at_storage(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iter
 def assert_valid_records_are_true(settings: Settings, when: str) -> None:
     paths = settings.storage.shard("a")
     for stage in ("one", "two"):
-        found = read_valid_record(paths.record(stage), {})
+        found = valid_record(paths.record(stage))
         for output in found.outputs.values() if found else ():
             assert xxhash.xxh3_128_hexdigest(Path(output.uri).read_bytes()) == output.checksum, when
         if found is not None and stage == "two":

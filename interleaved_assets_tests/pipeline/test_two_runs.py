@@ -15,11 +15,11 @@ import xxhash
 from interleaved_assets.io.storage import atomic_output, open_input
 from interleaved_assets.model.errors import InterleavedError, ShardError
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile, Record, read_valid_record
+from interleaved_assets.pipeline.run.record import RAW_SHARDS, OutputFile, Record
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.documents import project
-from interleaved_assets_tests.pipeline.runs import SteppedRun, pause
+from interleaved_assets_tests.pipeline.runs import SteppedRun, pause, valid_record
 
 STEPS = 4  # begin, write the rows, write the ledger, end
 BEGIN, ROWS, LEDGER, END = range(STEPS)
@@ -88,7 +88,7 @@ class Place:
 
     def valid(self) -> Record | None:
         """The valid record; asserts that each output has the content that it names."""
-        found = read_valid_record(self.record_uri, {})
+        found = valid_record(self.record_uri)
         if found is not None:
             for output in found.outputs.values():
                 assert xxhash.xxh3_128_hexdigest(Path(output.uri).read_bytes()) == output.checksum

@@ -1,6 +1,7 @@
 """``interleaved drops``: print the ledgers of shards, with the contents of the rows."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -8,7 +9,6 @@ import click
 from interleaved_assets.cli.terminal.complete import complete_made_shards
 
 if TYPE_CHECKING:
-    from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.pipeline.run.record import Record
     from interleaved_assets.settings import Settings
     from interleaved_assets.settings.shard_paths import ShardPaths
@@ -46,7 +46,7 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.pipeline.run.stored_records import recorded_stages
-    from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+    from interleaved_assets.pipeline.run.threads import READERS, found_or_error
     from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
     from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings
@@ -63,16 +63,10 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
     reasons: dict[str, None] = {}
     shown, unread = 0, False
 
-    def read(key: str) -> "_Drops | InterleavedError":
-        try:
-            return _read(key, reason, settings)
-        except InterleavedError as error:
-            if shard is not None:
-                raise
-            return error
-
-    for key, drops in zip(keys, parallel_map(read, keys, threads=READERS), strict=False):
+    for key, drops in found_or_error(partial(_read, reason=reason, settings=settings), keys, threads=READERS):
         if isinstance(drops, InterleavedError):
+            if shard is not None:
+                raise drops
             unread = True
             print_error(f"interleaved: shard {key} was skipped: {drops}")
             continue

@@ -13,7 +13,6 @@ from interleaved_assets.cli.terminal.complete import complete_made_shards
 from interleaved_assets.cli.terminal.options import as_json
 
 if TYPE_CHECKING:
-    from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.selection.other_bounds import Outcome
     from interleaved_assets.settings import Settings
 
@@ -69,8 +68,9 @@ def what_if_command(
     from interleaved_assets.cli.terminal.name_value import names_and_values
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.errors import InterleavedError
-    from interleaved_assets.pipeline.run.threads import parallel_map
-    from interleaved_assets.pipeline.stages.outputs import scored_keys
+    from interleaved_assets.pipeline.run.stored_records import recorded_keys
+    from interleaved_assets.pipeline.run.threads import found_or_error
+    from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
     from interleaved_assets.selection.other_bounds import Outcome, changed_settings
     from interleaved_assets.settings import load_settings
 
@@ -80,7 +80,7 @@ def what_if_command(
     if problem := stored_keys_problem(shards, settings.storage):
         print_error(f"interleaved: {problem}")
         return 1
-    keys = shards or scored_keys(settings.storage)
+    keys = shards or sorted(recorded_keys(settings.storage, IMAGE_SCORES))
     if not keys:
         print_error(
             "interleaved: no shard has been scored yet: interleaved run, or materialize image_scores in Dagster"
@@ -90,7 +90,7 @@ def what_if_command(
     now, then, errors = Outcome(), Outcome(), Counter[str]()
     answer = partial(_answer, settings=settings, overrides=overrides, most=examples)
     with progress("reading scores of shards", len(keys), out, as_json=as_json, lines=True) as advance:
-        for key, outcome in zip(keys, parallel_map(answer, keys, threads=SHARDS_AT_A_TIME), strict=True):
+        for key, outcome in found_or_error(answer, keys, threads=SHARDS_AT_A_TIME):
             advance()
             if isinstance(outcome, InterleavedError):
                 errors[str(outcome)] += 1
@@ -128,11 +128,9 @@ class _Answer(NamedTuple):
     """The first of these rows, without contents: those that would be dropped, and those that would be kept."""
 
 
-def _answer(
-    key: str, settings: "Settings", overrides: Mapping[str, object], most: int | None
-) -> "_Answer | InterleavedError":
+def _answer(key: str, settings: "Settings", overrides: Mapping[str, object], most: int | None) -> _Answer:
     """Select from one shard twice; with ``most`` rows of each kind as examples."""
-    from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.io.parquet.reader import open_rows
     from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.stages.filtered import deciding_tables
     from interleaved_assets.pipeline.stages.names import FILTERED
@@ -140,13 +138,11 @@ def _answer(
 
     selection, filtered = settings.selection, stage_dag(settings)[FILTERED]
     fields = tuple(dict.fromkeys((*selection.fields(), *changed_settings(selection, overrides).fields())))
-    try:
-        paths, most_bytes = settings.storage.shard(key), settings.run.max_batch_bytes
-        rows, scores, documents = deciding_tables(paths, filtered, fields, most_bytes)
-        now = other_selection(rows, scores, selection, documents=documents)
-        then = other_selection(rows, scores, selection, overrides, documents=documents)
-    except InterleavedError as error:
-        return error
+    paths, most_bytes = settings.storage.shard(key), settings.run.max_batch_bytes
+    with open_rows(paths.output(filtered.inputs[0]), paths.options) as stored:
+        rows, scores, documents = deciding_tables(stored, paths, filtered.score_inputs, fields, most_bytes)
+    now = other_selection(rows, scores, selection, documents=documents)
+    then = other_selection(rows, scores, selection, overrides, documents=documents)
     outcomes = outcome_of(rows, now), outcome_of(rows, then)
     if most is None:
         return _Answer(*outcomes)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from interleaved_assets.io.rows.blocks import IMAGE_URL
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.run.record import read_record
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.settings import StorageSettings
 
@@ -55,24 +56,17 @@ def find_image(
     ``normalized`` are read. A shard that cannot be read is yielded with its error.
     """
 
-    def find(key: str) -> tuple[str, list[NamedImage] | InterleavedError]:
+    def find(key: str) -> list[NamedImage]:
         paths = storage.shard(key)
-        try:
-            record = read_record(paths.record(NORMALIZED), paths.options)
-            if record is None:
-                return key, []
-            with open_parquet(
-                record.outputs["rows"].uri, paths.options, advice="Materialize its shard again."
-            ) as source:
-                has_url = IMAGE_URL in source.schema.names and pa.types.is_string(source.schema.field(IMAGE_URL).type)
-                rows = source.read([*_ROW, IMAGE_URL] if has_url else list(_ROW))
-            return key, _with_name(name, rows, key)
-        except InterleavedError as error:
-            return key, error
+        record = read_record(paths.record(NORMALIZED), paths.options)
+        if record is None:
+            return []
+        with open_parquet(record.outputs["rows"].uri, paths.options, advice="Materialize its shard again.") as source:
+            has_url = IMAGE_URL in source.schema.names and pa.types.is_string(source.schema.field(IMAGE_URL).type)
+            rows = source.read([*_ROW, IMAGE_URL] if has_url else list(_ROW))
+        return _with_name(name, rows, key)
 
-    for key, found in parallel_map(find, keys, threads=READERS):
-        if found:
-            yield key, found
+    return filter(itemgetter(1), found_or_error(find, keys, threads=READERS))
 
 
 def _with_name(name: str, rows: pa.Table, key: str) -> list[NamedImage]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from interleaved_assets.model.errors import InterleavedError, ShardError, Storag
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_records
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.pipeline.stages.dag import ROW_STAGES
 from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, NORMALIZED
 from interleaved_assets.rewriting.changes import CHANGED, change_text
@@ -79,12 +80,15 @@ class StageTrace(NamedTuple):
 
     def rows(self) -> list[TracedRow]:
         """Return the sample's rows, kept and dropped, by position."""
-        changed = self._changed()
+        kept: Iterable[Mapping[str, Any]] = [] if self.kept is None else row_values(self.kept)
+        changed: dict[int, list[str]] = defaultdict(list)
+        for line in [] if self.changes is None else self.changes.to_pylist():
+            changed[line["position"]].append(change_text(line))
         found = [
             row._replace(outcome=CHANGED, detail="; ".join(changed[row.position]))
             if row.modality == "text" and row.outcome == _KEPT and row.position in changed
             else row
-            for row in (_kept_row(values, self.record.stage) for values in self._kept_values())
+            for row in (_kept_row(values, self.record.stage) for values in kept)
         ]
         found += [
             TracedRow(
@@ -99,16 +103,6 @@ class StageTrace(NamedTuple):
             for row in self.dropped.to_pylist()
         ]
         return sorted(found, key=lambda row: row.position)
-
-    def _kept_values(self) -> Iterable[Mapping[str, Any]]:
-        return () if self.kept is None else row_values(self.kept)
-
-    def _changed(self) -> dict[int, list[str]]:
-        """Return what was changed in the text at each position, in words."""
-        found: dict[int, list[str]] = defaultdict(list)
-        for line in [] if self.changes is None else self.changes.to_pylist():
-            found[line["position"]].append(change_text(line))
-        return found
 
 
 def _kept_row(row: Mapping[str, Any], stage: str) -> TracedRow:
@@ -185,16 +179,11 @@ def find_sample(
     is yielded with its error.
     """
 
-    def trace(key: str) -> tuple[str, list[StageTrace] | InterleavedError]:
+    def trace(key: str) -> list[StageTrace]:
         paths = storage.shard(key)
-        try:
-            return key, trace_sample(sample_id, paths, stages) if _may_have(sample_id, paths) else []
-        except InterleavedError as error:
-            return key, error
+        return trace_sample(sample_id, paths, stages) if _may_have(sample_id, paths) else []
 
-    for key, found in parallel_map(trace, keys, threads=READERS):
-        if found:
-            yield key, found
+    return filter(itemgetter(1), found_or_error(trace, keys, threads=READERS))
 
 
 def _may_have(sample_id: str, paths: ShardPaths) -> bool:

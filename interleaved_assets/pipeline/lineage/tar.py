@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.run.stored_records import read_records, recorde
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import FINAL_TARS, IMAGE_EXPORT
-from interleaved_assets.pipeline.status.status import CurrentStages
+from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets.settings.shard_paths import IMAGES_FOLDER, shard_of_tar
 
@@ -164,4 +164,4 @@ def _status(key: str, records: dict[str, Record], settings: Settings) -> str:
         raw = find_raw_shard(key, settings.storage)
     except StorageError as error:
         return str(error)
-    return CurrentStages.of(settings).status(records, raw).text
+    return next(iter(CurrentStages.of(settings).not_current(records, raw).values()), COMPLETE).text

@@ -46,9 +46,6 @@ class Attempt:
     code_version: str
     inputs: dict[str, str]
     """Data version of each input, by stage or by the setting that names it."""
-    source: RawSource | None
-    found: Record | None
-    """The record that existed before; None if there was none."""
     seen: dict[str, str | None] = field(default_factory=dict)
     """The stamp of each output of another stage that the stage reads, by URI, as of :meth:`begin`; empty before."""
     started: float = field(default_factory=time.perf_counter)
@@ -86,7 +83,7 @@ class Attempt:
         task = ShardTask(
             key, settings, paths, raw, read, files, packages, recorded, source, score_inputs=stage.score_inputs
         )
-        return cls(stage, task, code_version, inputs, source, recorded, started=started)
+        return cls(stage, task, code_version, inputs, started=started)
 
     @property
     def record_uri(self) -> str:
@@ -94,12 +91,13 @@ class Attempt:
 
     def current(self) -> StageOutcome | None:
         """Return the outcome if the record is current, else None; renew the stamps of outputs that were only copied."""
-        found = self._same_work(self.found)
+        before = self.shard.recorded
+        found = self._same_work(before)
         if found is None:
             return None
-        renewed = found.model_copy(update={"source": self.source})
-        if renewed != self.found:
-            self._renew(self.stage.name, self.found, renewed)
+        renewed = found.model_copy(update={"source": self.shard.source})
+        if renewed != before:
+            self._renew(self.stage.name, before, renewed)
         return self._unchanged(renewed)
 
     def begin(self) -> None:
@@ -140,7 +138,7 @@ class Attempt:
             outputs=work.outputs,
             settings=self.stage.settings(shard.settings),
             packages=dict(shard.packages),
-            source=self.source,
+            source=shard.source,
             seconds=round(time.perf_counter() - self.started, 3),
             **work.model_dump(include=set(Facts.model_fields)),
         )
@@ -160,8 +158,9 @@ class Attempt:
 
     def withdraw(self) -> None:
         """Remove, after a failure, the record that existed before; an error of the storage is only logged."""
+        before = self.shard.recorded
         try:
-            if self.found is not None and read_record(self.record_uri, self.shard.options) == self.found:
+            if before is not None and read_record(self.record_uri, self.shard.options) == before:
                 remove_file(self.record_uri, self.shard.options)
         except (StorageError, ShardError) as error:
             logger.warning("shard %s: the record of %s is not removed: %s", self.shard.key, self.stage.name, error)

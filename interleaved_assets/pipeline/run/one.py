@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageUnavailable, describe
 from interleaved_assets.pipeline.run.attempt import Attempt
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.settings import Settings
 
 
@@ -96,7 +96,6 @@ def _attempts(
     stage: Stage, keys: Iterable[str], settings: Settings
 ) -> Iterator[tuple[str, Attempt | StageOutcome | InterleavedError]]:
     """Compare many shards at a time; yield each key with its attempt, or with its outcome if its record is current."""
-    keys = list(keys)
     code_version = stage.code_version(settings)
     try:
         files = stage.files(settings)  # once for all shards: this may hash a large model
@@ -104,14 +103,11 @@ def _attempts(
         yield from ((key, error) for key in keys)
         return
 
-    def prepare(key: str) -> Attempt | StageOutcome | InterleavedError:
-        try:
-            attempt = Attempt.of(stage, key, settings, code_version, files)
-            return attempt.current() or attempt
-        except InterleavedError as error:
-            return error
+    def prepare(key: str) -> Attempt | StageOutcome:
+        attempt = Attempt.of(stage, key, settings, code_version, files)
+        return attempt.current() or attempt
 
-    yield from zip(keys, parallel_map(prepare, keys, threads=READERS), strict=True)
+    yield from found_or_error(prepare, keys, threads=READERS)
 
 
 def _finish(attempt: Attempt, work: Work | InterleavedError) -> StageOutcome | InterleavedError:

@@ -9,7 +9,6 @@ drops, without reading an output.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -209,13 +208,6 @@ def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
     return ShardPaths(output_root=uri.removesuffix(inside), key=record.shard) if uri.endswith(inside) else None
 
 
-def read_valid_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
-    """Return the record at ``uri`` if every output has the stamp that it names, else None. No output is read."""
-    record = read_record(uri, storage_options)
-    present = partial(read_stamp, storage_options=storage_options)
-    return record if record is not None and has_its_outputs(record, present) else None
-
-
 def has_its_outputs(record: Record, *stamps_at: Callable[[str], str | None]) -> bool:
     """Return whether every output has the stamp that the record names. No output is read.
 
@@ -238,19 +230,12 @@ def with_present_stamps(record: Record, storage_options: Mapping[str, object]) -
     """
     outputs: dict[str, OutputFile] = {}
     for role, output in record.outputs.items():
-        stamp = _present_stamp(output, storage_options)
-        if stamp is None:
+        # a file that is replaced after its stamp was read does not match the renewed record, and is compared once more
+        stamp = read_stamp(output.uri, storage_options)
+        if stamp is None or (stamp != output.stamp and not _has_content(output, storage_options)):
             return None
         outputs[role] = output.model_copy(update={"stamp": stamp})
     return record.model_copy(update={"outputs": outputs})
-
-
-def _present_stamp(output: OutputFile, storage_options: Mapping[str, object]) -> str | None:
-    """Return the present stamp of the file; None if there is no file, or if its content is not that of ``output``."""
-    # a file that is replaced after its stamp was read does not match the renewed record, and is compared once more
-    stamp = read_stamp(output.uri, storage_options)
-    is_same = stamp == output.stamp or _has_content(output, storage_options)
-    return stamp if is_same else None
 
 
 def _has_content(output: OutputFile, storage_options: Mapping[str, object]) -> bool:

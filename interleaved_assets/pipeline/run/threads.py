@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from interleaved_assets.io.rows.workers import Workers
+from interleaved_assets.model.errors import InterleavedError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -32,3 +33,17 @@ def parallel_map(work: Callable[[Item], Result], items: Iterable[Item], *, threa
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def found_or_error(
+    work: Callable[[Item], Result], items: Iterable[Item], *, threads: int
+) -> Iterator[tuple[Item, Result | InterleavedError]]:
+    """Yield each of ``items`` with ``work`` of it, or with the InterleavedError that it raised, in their order."""
+
+    def tried(item: Item) -> tuple[Item, Result | InterleavedError]:
+        try:
+            return item, work(item)
+        except InterleavedError as error:
+            return item, error
+
+    return parallel_map(tried, items, threads=threads)

@@ -68,10 +68,9 @@ def select_rows(shard: ShardTask) -> Work:
 
 
 def _selected(shard: ShardTask, stored: OpenRows) -> Work:
-    """Do the work of :func:`select_rows` on the rows of its input, which is opened once."""
     settings = shard.settings
     fields, most_bytes = settings.selection.fields(), settings.run.max_batch_bytes
-    rows, scores, documents = _deciding_tables(stored, shard.paths, shard.score_inputs, fields, most_bytes)
+    rows, scores, documents = deciding_tables(stored, shard.paths, shard.score_inputs, fields, most_bytes)
     selection = select(rows, scores, settings.selection, documents=documents, stage=FILTERED, shard=shard.key)
     name = f"shard {shard.key}, {FILTERED}"
     check_balance(name, rows.num_rows, selection.keep.true_count, selection.ledger)
@@ -144,18 +143,13 @@ class DecidingTables(NamedTuple):
     documents: pa.Table
 
 
-def deciding_tables(paths: ShardPaths, stage: Stage, fields: Sequence[str], max_batch_bytes: int) -> DecidingTables:
-    """Return what selection decides on for one shard; no text and no image is read.
-
-    ``stage`` is ``filtered`` with its inputs, and ``fields`` are those of the documents that filters compare.
-    """
-    with open_rows(paths.output(stage.inputs[0]), paths.options) as stored:
-        return _deciding_tables(stored, paths, stage.score_inputs, fields, max_batch_bytes)
-
-
-def _deciding_tables(
+def deciding_tables(
     stored: OpenRows, paths: ShardPaths, scored: Collection[str], fields: Sequence[str], max_batch_bytes: int
 ) -> DecidingTables:
+    """Return what selection decides on for one shard, from its ``stored`` rows; no text and no image is read.
+
+    ``scored`` are the stages that scored its images, and ``fields`` are those of the documents that filters compare.
+    """
     documents = read_document_scores(paths)
     rows = _rows(stored, fields, max_batch_bytes)
     documents = with_fields(documents, rows, fields)

@@ -5,20 +5,12 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 
 from interleaved_assets.io.parquet.source import open_parquet
-from interleaved_assets.io.storage import exists, join
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.run.record import read_valid_record
-from interleaved_assets.pipeline.run.stored_records import recorded_stages
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
-from interleaved_assets.pipeline.stages.names import (
-    DOCUMENT_SCORES,
-    IMAGE_SCORES,
-)
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, IMAGE_SCORES
 from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
 from interleaved_assets.scoring.scores.clip import EMBEDDING
 from interleaved_assets.selection.positions import join_scores
-from interleaved_assets.settings import StorageSettings
 from interleaved_assets.settings.shard_paths import ShardPaths
 
 
@@ -62,26 +54,6 @@ def read_ledgers(paths: ShardPaths, stages: Sequence[str]) -> pa.Table:
         if (ledger := find_table(paths.ledger(stage), paths, stage)) is not None:
             ledgers.append(ledger)
     return pa.concat_tables(ledgers)
-
-
-def scored_keys(storage: StorageSettings) -> list[str]:
-    """Return the partition keys of all shards with a record of ``image_scores``, sorted.
-
-    Shards whose scores a run is replacing are left out. Shards whose scores were deleted are included: reading them
-    fails with the shard's name, so that no result silently lacks them.
-    """
-    # if the storage refuses the folder, a listing alone would be empty
-    if not exists(join(storage.output_root, f"records/{IMAGE_SCORES}"), storage.options):
-        return []
-    keys = sorted(recorded_stages(storage, [IMAGE_SCORES]))
-
-    def is_scored(key: str) -> bool:
-        paths = storage.shard(key)
-        is_valid = read_valid_record(paths.record(IMAGE_SCORES), storage.options) is not None
-        return is_valid or not exists(paths.output(IMAGE_SCORES), storage.options)
-
-    scored = parallel_map(is_scored, keys, threads=READERS)
-    return [key for key, yes in zip(keys, scored, strict=True) if yes]
 
 
 def find_table(uri: str, paths: ShardPaths, stage: str, left_out: Collection[str] = ()) -> pa.Table | None:

@@ -134,15 +134,6 @@ class CurrentStages:
             settings,
         )
 
-    def status(
-        self,
-        records: Mapping[str, Record],
-        raw: RawShard | None = None,
-        version: str | None = None,
-    ) -> Status:
-        """Return ``COMPLETE``, or the first status of :meth:`not_current`, whose arguments it takes."""
-        return next(iter(self.not_current(records, raw, version).values()), COMPLETE)
-
     def not_current(
         self,
         records: Mapping[str, Record],

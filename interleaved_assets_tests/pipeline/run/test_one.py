@@ -19,11 +19,11 @@ from interleaved_assets.pipeline.run.record import (
     OutputFile,
     Record,
     read_record,
-    read_valid_record,
 )
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, StageOutcome, Work
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.pipeline.runs import valid_record
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import failing, files_opened, system_calls
 
@@ -187,9 +187,9 @@ def be_killed(run: Copy, settings: Settings) -> None:
 def test_a_run_that_is_killed_before_it_writes_leaves_the_record_valid_and_after_it_invalid(settings: Settings) -> None:
     before = take_through(Copy("one").stage, "a", settings).record
     be_killed(Copy("one", version=2, meanwhile=end), settings)
-    assert read_valid_record(record_uri(settings, "one"), {}) == before
+    assert valid_record(record_uri(settings, "one")) == before
     be_killed(Copy("one", version=2, afterwards=end), settings)
-    assert read_valid_record(record_uri(settings, "one"), {}) is None
+    assert valid_record(record_uri(settings, "one")) is None
     assert take_through(Copy("one").stage, "a", settings).unchanged  # the killed run wrote the same bytes
     assert not take_through(Copy("one", version=2).stage, "a", settings).unchanged
 
@@ -308,16 +308,16 @@ def test_copied_outputs_are_compared_once_and_not_made_again(settings: Settings,
             assert take_through(two.stage, "a", copied).unchanged
             assert opened == [f"{copied.storage.output_root}/{name}/a.parquet" for name in ("one", "two")], tries
     assert (one.calls, two.calls) == (["a"], ["a"])
-    assert read_valid_record(record_uri(copied, "two"), {}) is not None
+    assert valid_record(record_uri(copied, "two")) is not None
 
 
 def test_a_stage_that_reads_copied_outputs_renews_their_record(settings: Settings, tmp_path: Path) -> None:
     take_through(Copy("one").stage, "a", settings)
     (tmp_path / "new").mkdir()
     copied = copy_tree(settings, tmp_path)
-    assert read_valid_record(record_uri(copied, "one"), {}) is None
+    assert valid_record(record_uri(copied, "one")) is None
     assert not take_through(Copy("two", source="one").stage, "a", copied).unchanged
-    assert read_valid_record(record_uri(copied, "one"), {}) is not None
+    assert valid_record(record_uri(copied, "one")) is not None
 
 
 def test_outputs_in_a_copied_bucket_are_not_made_again(tmp_path: Path, s3_environment: S3Server) -> None:
@@ -345,7 +345,7 @@ def test_outputs_in_a_copied_bucket_are_not_made_again(tmp_path: Path, s3_enviro
     assert again.unchanged
     assert again.record.outputs["rows"].stamp != first.outputs["rows"].stamp
     assert again.record.outputs["rows"].uri == f"{buckets[1]}/out/one/a.parquet"
-    assert read_valid_record(record_uri(now, "one"), {}) == again.record
+    assert valid_record(record_uri(now, "one")) == again.record
     assert calls == [f"{buckets[0]}/out"]
 
 

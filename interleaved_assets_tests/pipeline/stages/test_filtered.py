@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from interleaved_assets.io.parquet.reader import open_rows
 from interleaved_assets.model.errors import OptionError, ScoreError, ShardError
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import Record, read_record
@@ -226,7 +227,8 @@ def test_the_decision_reads_no_text(tmp_path: Path) -> None:
     stored.write_bytes(content)
     with pytest.raises(OSError, match="Couldn't deserialize"):
         pq.read_table(stored, columns=["text_content"])
-    rows, scores, _ = deciding_tables(paths(settings), stage_dag(settings)["filtered"], (), 2**20)
+    with open_rows(paths(settings).output("normalized")) as rows_file:
+        rows, scores, _ = deciding_tables(rows_file, paths(settings), (), (), 2**20)
     assert rows.column_names == ["sample_id", "position", "modality", "words"]
     assert rows["words"].to_pylist() == [None, 80_000, None, 2] * 10
     assert scores.num_rows == 10

@@ -14,7 +14,7 @@ import pytest
 from interleaved_assets.io import ShardLayout, read_tar_shard
 from interleaved_assets.model import IncompleteShard, ShardError
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.run.record import Record, read_valid_record
+from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import list_outputs, read_records, read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.names import IMAGE_EXPORT
@@ -24,6 +24,7 @@ from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.documents import blurred_image, document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.pipeline.damage import accept_outputs
+from interleaved_assets_tests.pipeline.runs import valid_record
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.system_calls import system_calls
@@ -132,7 +133,7 @@ def test_nothing_is_done_again_and_a_missing_tar_is_noticed(settings: Settings, 
     dataset = read_dataset_status(settings)
     assert dataset.status(KEY, dataset.valid_records(KEY)).text == "no image_export"
     assert not take_through(stage, KEY, settings).unchanged
-    assert read_valid_record(settings.storage.shard(KEY).record(IMAGE_EXPORT), {}) is not None
+    assert valid_record(settings.storage.shard(KEY).record(IMAGE_EXPORT)) is not None
 
 
 def test_random_names_are_other_names_each_time(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_a_run_that_is_stopped_at_any_moment_leaves_no_half_export_that_counts(
         named = set(pq.read_table(place.output(IMAGE_EXPORT))["tar_file"].to_pylist())
         assert named <= image_files(tmp_path)
         (name,) = {file.split("-")[1] for file in named}
-        record = read_valid_record(place.record(IMAGE_EXPORT), {})
+        record = valid_record(place.record(IMAGE_EXPORT))
         assert record is None or record.notes["name"] == name
         done = take_through(stage, KEY, changed).record
         assert image_files(tmp_path) == done.outputs.keys() - {"rows", "ledger"}
@@ -240,7 +241,7 @@ def test_status_says_which_setting_changed(settings: Settings, tmp_path: Path) -
     through_all(settings)
     records = read_records(settings.storage.shard(KEY), stage_dag(settings))
     changed = project(tmp_path, ON.replace("3", "5"))
-    status = CurrentStages.of(changed).status(records)
+    (status,) = CurrentStages.of(changed).not_current(records).values()
     assert status.text == "image_export stale: settings changed: export.images_per_tar 3 → 5"
 
 

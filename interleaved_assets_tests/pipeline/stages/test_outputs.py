@@ -4,15 +4,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.run.one import take_through
-from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES, stage_dag
 from interleaved_assets.pipeline.stages.names import CLIP_SCORES, IMAGE_SCORES
-from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores, scored_keys
+from interleaved_assets.pipeline.stages.outputs import find_scores_of, read_ledgers, read_scores
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import ShardPaths
-from interleaved_assets_tests.documents import good_shard, project, stages_before
+from interleaved_assets_tests.documents import project, stages_before
 from interleaved_assets_tests.projects import take_all
 
 pytestmark = pytest.mark.project(shards={"cc/a": 0})
@@ -74,34 +73,3 @@ def test_ledgers_of_several_stages_are_concatenated(settings: Settings) -> None:
     Path(paths(settings).ledger("final_tars")).write_bytes(b"")
     with pytest.raises(ShardError, match=r"shard cc/a: .*dropped/final_tars/cc/a\.parquet .*materialize final_tars"):
         read_ledgers(paths(settings), LEDGER_STAGES)
-
-
-def test_a_shard_is_scored_when_its_record_is_valid(settings: Settings, tmp_path: Path) -> None:
-    assert scored_keys(settings.storage) == []
-    for name in ("b", "a", "under%20way"):
-        good_shard(tmp_path / "raw" / f"{name.replace('%20', ' ')}.tar")
-        for stage in stages_before("image_scores"):
-            take_through(stage_dag(settings)[stage], name, settings)
-    for key in ("b", "a"):
-        take_through(stage_dag(settings)["image_scores"], key, settings)
-
-    def end(shard: ShardTask) -> Work:
-        Path(shard.paths.output("image_scores")).write_bytes(b"other scores")
-        raise KeyboardInterrupt
-
-    take_through(stage_dag(settings)["image_scores"], "under%20way", settings)
-    with pytest.raises(KeyboardInterrupt):
-        take_through(Stage("image_scores", ("normalized",), 1, lambda settings: {}, end), "under%20way", settings)
-    assert Path(paths(settings, "under%20way").record("image_scores")).exists()
-    (tmp_path / "out" / "records" / "image_scores" / f".c.json.{'0f' * 16}.tmp").touch()
-    assert scored_keys(settings.storage) == ["a", "b"]
-    Path(paths(settings, "b").record("image_scores")).write_text("no record")
-    with pytest.raises(ShardError, match=r"image_scores/b\.json is not a stage record"):
-        scored_keys(settings.storage)
-
-
-def test_a_storage_that_refuses_to_list_is_an_error(settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "records").write_text("a file where a folder is meant")
-    with pytest.raises(StorageError, match=r"records/image_scores: Not a directory"):
-        scored_keys(settings.storage)

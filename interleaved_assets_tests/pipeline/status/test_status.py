@@ -29,7 +29,8 @@ def records_of(settings: Settings) -> dict[str, Record]:
 
 def status(settings: Settings) -> str:
     raw = find_raw_shard("a", settings.storage)
-    return CurrentStages.of(settings).status(records_of(settings), raw).text
+    found = CurrentStages.of(settings).not_current(records_of(settings), raw)
+    return next((why.text for why in found.values()), CURRENT)
 
 
 def record_file(tmp_path: Path, stage: str) -> Path:
@@ -81,7 +82,7 @@ def test_a_changed_raw_shard(settings: Settings, tmp_path: Path) -> None:
     good_shard(tmp_path / "raw" / "a.tar", seed=2)
     assert status(settings) == "normalized stale: raw_shards changed"
     # without the raw shard as an argument, it counts as unchanged
-    assert CurrentStages.of(settings).status(records_of(settings)) == COMPLETE
+    assert CurrentStages.of(settings).not_current(records_of(settings)) == {}
 
 
 def test_a_changed_input(settings: Settings, tmp_path: Path) -> None:
@@ -112,7 +113,8 @@ def test_a_record_whose_output_was_replaced_counts_as_missing(settings: Settings
     output.write_bytes(output.read_bytes())
     records = read_valid_records(settings.storage.shard("a"), stage_dag(settings))
     assert list(records) == [name for name in STAGES if name != "filtered"]
-    assert CurrentStages.of(settings).status(records) == (State.MISSING, "no filtered", "filtered")
+    first, *_ = CurrentStages.of(settings).not_current(records).values()
+    assert first == (State.MISSING, "no filtered", "filtered")
     assert list(records_of(settings)) == list(stage_dag(settings))
     take_through(stage_dag(settings)["filtered"], "a", settings)
     assert read_valid_records(settings.storage.shard("a"), stage_dag(settings)) == records_of(settings)
