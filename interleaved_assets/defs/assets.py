@@ -15,7 +15,6 @@ from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import code_versions, stage_dag
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets.settings.sections import ServeSettings
 
 _PASSTHROUGH: Final = (
     "Columns for the other fields of the documents follow, the same in normalized and filtered, each made from the "
@@ -71,15 +70,13 @@ def _check_specs(stage: Stage) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def _state_of_shards(serve: ServeSettings) -> dict[str, dg.UrlMetadataValue]:
-    """Return a link from the asset's page to the state of all shards: no page of Dagster says why shards failed."""
-    return {"state_of_all_shards": dg.MetadataValue.url(serve.url)} if serve.url else {}
-
-
 def _shard_asset(stage: Stage, code_version: str, settings: Settings, *, in_pools: bool) -> dg.AssetsDefinition:
     display = stage.display
     # stages that take their shards together run on a device
     pool, tags = (GPU, gpu_tags(settings.clip.device)) if stage.together else (SHARD_IO, {})
+    metadata = definition_metadata(stage, settings)
+    if settings.serve.url:  # no page of Dagster says why shards failed
+        metadata["state_of_all_shards"] = dg.MetadataValue.url(settings.serve.url)
 
     # the type is Nothing: the stages write the outputs themselves, so an IO manager has nothing to store
     @dg.asset(  # type: ignore[call-overload]  # Dagster takes Nothing as a type, its annotations do not
@@ -96,7 +93,7 @@ def _shard_asset(stage: Stage, code_version: str, settings: Settings, *, in_pool
         tags={"layer": display.group, "pool": pool},  # for selections such as tag:pool=gpu
         pool=pool if in_pools else None,
         op_tags=tags,
-        metadata=definition_metadata(stage, settings) | _state_of_shards(settings.serve),
+        metadata=metadata,
         check_specs=_check_specs(stage),
     )
     def shard_asset(context: dg.AssetExecutionContext) -> Iterator[dg.Output[None]]:

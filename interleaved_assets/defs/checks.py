@@ -1,6 +1,5 @@
 """The checks over all shards: that the raw root can be listed and is not too old, and that stages are up to date."""
 
-import datetime
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -30,9 +29,6 @@ _UP_TO_DATE_DESCRIPTION: Final = (
     "Every shard below the raw root is done at this stage, from the present inputs, settings and code (a warning where "
     "not, with the shards and the reasons). Runs with the schedule daily_report."
 )
-# Names of the time of a file's last change in fsspec info: local, S3, Google, Azure.
-_TIMES: Final = ("mtime", "LastModified", "updated", "last_modified", "modified")
-
 _LINES_SHOWN: Final = 50
 _MOST_AFTER_A_RUN: Final = 1_000
 """Number of shards above which runs of stages leave the check out: Dagster adds it to each run of a backfill."""
@@ -68,48 +64,27 @@ def judge_raw_root(
         return Verdict(
             False, "ERROR", found.problem, {"error": found.problem, "folders_not_listed": len(found.unlisted)}
         )
-    listing = {shard.key: info for shard, info in found.files}
     figures: dict[str, float | int | str] = {
-        "shards": len(listing),
+        "shards": len(found.shards),
         "ignored_files": len(found.ignored),
-        "bytes": sum(int(info["size"]) for info in listing.values()),
-        "vanished_shards": len(set(registered) - listing.keys()),
+        "bytes": sum(shard.size for shard in found.shards),
+        "vanished_shards": len(set(registered) - {shard.key for shard in found.shards}),
     }
-    times = {key: time for key, info in listing.items() if (time := _modified(info)) is not None}
-    if not times:
-        if not listing:
+    landed = {shard.uri: shard.landed for shard in found.shards if shard.landed is not None}
+    if not landed:
+        if not found.shards:
             # a disk that is not mounted also appears as an empty folder
             return Verdict(False, "WARN", f"no shard below {storage.raw_root}", figures)
         return Verdict(max_age_hours is None, "WARN", "the storage gives no times of its files", figures)
-    newest = max(times, key=lambda key: times[key])
-    hours = max(0.0, now - times[newest]) / 3600
-    figures |= {
-        "newest_shard": str(listing[newest]["name"]),
-        "newest_landed_at": times[newest],
-        "age_hours": hours,
-    }
-    summary = f"the newest of {len(listing)} shards landed {hours:.1f} hours ago"
-    if unknown := len(listing) - len(times):
+    newest = max(landed, key=lambda uri: landed[uri])
+    hours = max(0.0, now - landed[newest]) / 3600
+    figures |= {"newest_shard": newest, "newest_landed_at": landed[newest], "age_hours": hours}
+    summary = f"the newest of {len(found.shards)} shards landed {hours:.1f} hours ago"
+    if unknown := len(found.shards) - len(landed):
         summary += f", not counting {unknown} that the storage gives no time of"
     if max_age_hours is None:
         return Verdict(True, "WARN", f"{summary}; checks.max_raw_age_hours sets no limit", figures)
     return Verdict(hours <= max_age_hours, "WARN", f"{summary}, and {max_age_hours:g} are allowed", figures)
-
-
-def _modified(info: Mapping[str, Any]) -> float | None:
-    """Return the time of a file's last change in seconds since 1970; None if it is missing or not in ISO format."""
-    for name in _TIMES:
-        value = info.get(name)
-        if isinstance(value, int | float):
-            return float(value)
-        if isinstance(value, str):
-            try:
-                value = datetime.datetime.fromisoformat(value)
-            except ValueError:
-                continue
-        if isinstance(value, datetime.datetime):
-            return value.timestamp()
-    return None
 
 
 def up_to_date_checks(settings: Settings) -> dg.AssetSelection:

@@ -49,7 +49,7 @@ def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckRe
     ``problem`` is the error of the listing of raw shards.
     """
     found = [*([problem] if problem else []), *publishing_problems(data)]
-    gone, twice = data.published_without_raw(), data.published_twice()
+    gone, twice = data.published(State.VANISHED), data.published_twice()
     return dg.AssetCheckResult(
         check_name=PUBLISHED_ONCE,
         passed=not found,
@@ -57,7 +57,7 @@ def published_once(data: DatasetAggregate, problem: str = "") -> dg.AssetCheckRe
         description=" ".join(found) or "every final tar has its raw shard, and no content is published twice",
         metadata={
             "vanished_but_published": len(gone),
-            "failed_but_published": len(data.published_before_failing()),
+            "failed_but_published": len(data.published(State.FAILED)),
             "same_content": len(twice),
             **({"vanished_shards": dg.MetadataValue.json(gone[:_NAMED])} if gone else {}),
             **(

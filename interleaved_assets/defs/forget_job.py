@@ -54,9 +54,7 @@ def build_forget_job(settings: Settings) -> dg.JobDefinition:
     return job
 
 
-def forgettable(
-    keys: Collection[str], settings: Settings, instance: dg.DagsterInstance | None
-) -> dict[str, dict[str, int]]:
+def forgettable(keys: Collection[str], settings: Settings, instance: dg.DagsterInstance) -> dict[str, dict[str, int]]:
     """Return, by shard, URI and size in bytes of every file stored for it, in the order in which to remove them.
 
     Raises:
@@ -64,14 +62,13 @@ def forgettable(
         StorageError: the storage refuses to list files or to read their sizes.
     """
     files = files_to_forget(keys, settings.storage)
-    busy = progress(instance, stage_dag(settings), list(files)).busy if instance else set()
-    if busy:
+    if busy := progress(instance, stage_dag(settings), list(files)).busy:
         raise OptionError(f"shard {min(busy)} is not forgotten: a run is working on it. Wait for its end.")
     return files
 
 
 def forget_shards(
-    files: Mapping[str, Mapping[str, int]], storage: StorageSettings, instance: dg.DagsterInstance | None
+    files: Mapping[str, Mapping[str, int]], storage: StorageSettings, instance: dg.DagsterInstance
 ) -> None:
     """Remove the files that :func:`forgettable` has found, then the partitions.
 
@@ -79,9 +76,8 @@ def forget_shards(
         StorageError: a file cannot be removed; partitions are kept then, and the call can be repeated.
     """
     remove_files(files, storage)
-    if instance:
-        for key in files:
-            instance.delete_dynamic_partition(SHARDS, key)
+    for key in files:
+        instance.delete_dynamic_partition(SHARDS, key)
 
 
 def forget_in(

@@ -64,7 +64,7 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         before = _snapshot(context, storage)
         listing = list_raw_files(storage)
         found = compare_with_snapshot(
-            (shard for shard, _ in listing.files),
+            listing.shards,
             before,
             storage,
             now=time.time(),
@@ -73,8 +73,7 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
             until=until,
             is_whole=not listing.unlisted,
         )
-        listed = {shard.key for shard, _ in listing.files}
-        absent = set[str]() if listing.unlisted else set(registered) - listed
+        absent = set[str]() if listing.unlisted else set(registered) - {shard.key for shard in listing.shards}
         unused = _unused(absent, context, settings)
         complete = {key: entry for key, entry in found.snapshot.items() if entry.version}
         # registered at once, not by the result: a run can be requested only for partitions that Dagster has

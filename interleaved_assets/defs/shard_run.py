@@ -27,7 +27,7 @@ from interleaved_assets.pipeline.run.failures import Failure, read_failures, sto
 from interleaved_assets.pipeline.run.many import ShardOutcome, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
-from interleaved_assets.pipeline.stages.dag import downstream_of, is_last_of, stage_dag
+from interleaved_assets.pipeline.stages.dag import downstream_of, stage_dag
 from interleaved_assets.reporting.shard.stored_pictures import StoredPictures, draw_pictures
 from interleaved_assets.settings import Settings
 
@@ -89,7 +89,7 @@ def run_over_shards(
             store_failure(key, stage.name, error, settings.storage)
     if recorded and any(check.compares for check in stage.checks):
         record_comparisons(context, stage, recorded, settings)
-    if failed and is_last_of(stage.name, _selected(context, settings), stage_dag(settings)):
+    if failed and not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings):
         if _BACKFILL in context.run.tags:
             time.sleep(_BEFORE_FAILURE_S)
         raise dg.Failure(

@@ -1,17 +1,16 @@
 """The functions that rewrite rows, by name: the built-in ones, and those of a user's module."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from interleaved_assets.model.errors import OptionError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Reasons = Sequence[str | None]
 """For each row that a function was given, why it was changed or dropped; only those of such rows are read."""
-RewriteFunction = Callable[["pa.Table"], "pa.Table | tuple[pa.Table, Reasons]"]
+RewriteFunction = Callable[[pa.Table], pa.Table | tuple[pa.Table, Reasons]]
 """A function that gets the rows of whole samples without image bytes, and returns them with other texts, or without
 some text rows. It may return reasons along with them."""
 
@@ -23,11 +22,6 @@ BUILT_IN: Final = {
     "drop_boilerplate": f"{_HERE}.boilerplate:drop_boilerplate",
 }
 """The place of each built-in function, by name."""
-
-
-def load_functions(names: Iterable[str]) -> dict[str, RewriteFunction]:
-    """Return the functions by name, in their order."""
-    return {name: load_function(name) for name in names}
 
 
 def load_function(name: str) -> RewriteFunction:

@@ -16,6 +16,7 @@ from interleaved_assets.model.ledger import SAMPLE_DROPPED, ledger_of
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.rewriting.changes import CHANGED, CHANGES_SCHEMA, DROPPED, change_lines
 from interleaved_assets.rewriting.functions import RewriteFunction
+from interleaved_assets.rewriting.texts import with_texts
 
 _TEXT: Final = "text_content"
 _HIDDEN: Final = ("binary_content", BINARY_SIZE)
@@ -31,9 +32,10 @@ class Rewritten(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The result of one function: the rows of its input that it kept, their texts, and its reasons."""
+    """The result of one function: the rows of its input that it kept and dropped, the texts of the former, reasons."""
 
     kept: NDArray[np.int64]
+    dropped: NDArray[np.int64]
     texts: pa.ChunkedArray
     reasons: Sequence[str | None]
     """By row of the input; empty if the function gave none."""
@@ -53,17 +55,17 @@ def rewrite(rows: pa.Table, functions: Mapping[str, RewriteFunction], *, stage: 
     changes, ledgers = [CHANGES_SCHEMA.empty_table()], [ledger_of(rows.slice(0, 0), stage, [])]
     for name, function in functions.items():
         step = _checked(seen, function, f"shard {shard}: the function {name}")
-        dropped = np.setdiff1d(np.arange(seen.num_rows), step.kept)
-        gone = _taken(seen, dropped)
-        reasons = _reasons(step, dropped, function, name)
-        changes.append(change_lines(gone, name, DROPPED, reasons, [None] * len(dropped)))
-        ledgers.append(ledger_of(gone, stage, [name] * len(dropped), details=reasons))
+        gone = _taken(seen, step.dropped)
+        reasons = _reasons(step, step.dropped, function, name)
+        changes.append(change_lines(gone, name, DROPPED, reasons, [None] * gone.num_rows))
+        ledgers.append(ledger_of(gone, stage, [name] * gone.num_rows, details=reasons))
         before = _taken(seen, step.kept)
-        other = np.flatnonzero(_differs(before[_TEXT], step.texts))
+        differs = pc.fill_null(pc.not_equal(before[_TEXT], step.texts), False)
+        other = np.flatnonzero(np.asarray(differs, dtype=bool))
         texts = step.texts.take(pa.array(other)).to_pylist()
         reasons = _reasons(step, step.kept[other], function, name)
         changes.append(change_lines(_taken(before, other), name, CHANGED, reasons, texts))
-        seen, left = _with_texts(before, step.texts), left[step.kept]
+        seen, left = with_texts(before, step.texts), left[step.kept]
     emptied = _emptied(rows, seen)
     gone = _taken(seen, emptied)
     details = ["all of its texts were dropped"] * len(emptied)
@@ -71,7 +73,7 @@ def rewrite(rows: pa.Table, functions: Mapping[str, RewriteFunction], *, stage: 
     left, seen = np.delete(left, emptied), _taken(seen, np.delete(np.arange(seen.num_rows), emptied))
     keep = np.zeros(rows.num_rows, bool)
     keep[left] = True
-    result = _with_texts(filter_rows(rows, pa.array(keep)), seen[_TEXT])
+    result = with_texts(filter_rows(rows, pa.array(keep)), seen[_TEXT])
     return Rewritten(result, _in_order(ledgers, rows), _in_order(changes, rows))
 
 
@@ -91,7 +93,10 @@ def _checked(before: pa.Table, function: RewriteFunction, who: str) -> _Step:
     _check_columns(before, after, who)
     kept = _kept_rows(before, after, who)
     same = _taken(before, kept)
-    _check_dropped(before, kept, who)
+    dropped = np.setdiff1d(np.arange(before.num_rows), kept)
+    if len(lost := dropped[~_is_text(before)[dropped]]):
+        row = int(lost[0])
+        raise ShardError(f"{who} dropped a row that is no text: {_place(before, row)}, {before['modality'][row]}")
     for name in before.column_names:
         if name != _TEXT:
             _check_same(same, after, name, who)
@@ -108,7 +113,7 @@ def _checked(before: pa.Table, function: RewriteFunction, who: str) -> _Step:
         raise ShardError(f"{who} returned {type(given).__name__} as reasons, and not a list") from None
     if reasons and len(reasons) != before.num_rows:
         raise ShardError(f"{who} returned {len(reasons)} reasons for the {before.num_rows} rows that it was given")
-    return _Step(kept, after[_TEXT], reasons)
+    return _Step(kept, dropped, after[_TEXT], reasons)
 
 
 def _problem(error: BaseException) -> str:
@@ -168,15 +173,6 @@ def _key_numbers(*tables: pa.Table) -> NDArray[np.int64]:
     return np.where(lacking, -1, number)
 
 
-def _check_dropped(before: pa.Table, kept: NDArray[np.int64], who: str) -> None:
-    is_kept = np.zeros(before.num_rows, bool)
-    is_kept[kept] = True
-    lost = np.flatnonzero(~is_kept & ~_is_text(before))
-    if len(lost):
-        row = int(lost[0])
-        raise ShardError(f"{who} dropped a row that is no text: {_place(before, row)}, {before['modality'][row]}")
-
-
 def _check_same(before: pa.Table, after: pa.Table, name: str, who: str) -> None:
     if before[name].equals(after[name]):
         return
@@ -208,17 +204,8 @@ def _is_text(rows: pa.Table) -> NDArray[np.bool_]:
     return np.asarray(pc.equal(rows["modality"], "text"), dtype=bool)
 
 
-def _differs(before: pa.ChunkedArray, after: pa.ChunkedArray) -> NDArray[np.bool_]:
-    return np.asarray(pc.fill_null(pc.not_equal(before, after), False), dtype=bool)
-
-
 def _taken(rows: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
     return rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers, pa.int64()))
-
-
-def _with_texts(rows: pa.Table, texts: pa.ChunkedArray) -> pa.Table:
-    place = rows.column_names.index(_TEXT)
-    return rows.set_column(place, rows.schema.field(place), texts)
 
 
 def _in_order(tables: Sequence[pa.Table], rows: pa.Table) -> pa.Table:

@@ -94,19 +94,19 @@ def test_stored_pictures_cost_one_read_and_no_parquet(settings: Settings) -> Non
 
 def test_pictures_of_a_shard(settings: Settings) -> None:
     take_all(settings)
-    drawn = selection_pictures("a", settings)
-    plots = unquote(drawn.page)
+    report, page = selection_pictures("a", settings)
+    plots = unquote(page)
     # every score, also those without bounds
     for label in ("Sharpness (variance", "QR code area", "Images for each word", "Short side", "Aspect ratio"):
         assert label in plots
-    assert "Aspect ratio" in unquote(drawn.report)
-    assert "Not drawn" not in drawn.report
-    assert "| filtered | sharpness\\_below | 1 |" in drawn.report
+    assert "Aspect ratio" in unquote(report)
+    assert "Not drawn" not in report
+    assert "| filtered | sharpness\\_below | 1 |" in report
     # pictures of noise take more bytes than others: not all fit
-    assert 1 <= drawn.report.count("data:image/webp") <= 5
-    assert len(drawn.report.encode()) <= REPORT_BYTES
-    assert drawn.page.count("data:image/jpeg") == 5
-    assert 'alt="plots of the scores"' in drawn.page
+    assert 1 <= report.count("data:image/webp") <= 5
+    assert len(report.encode()) <= REPORT_BYTES
+    assert page.count("data:image/jpeg") == 5
+    assert 'alt="plots of the scores"' in page
 
 
 def test_dropped_rows_are_a_table_with_the_command_for_all(settings: Settings, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_without_thumbnails_the_page_still_has_the_dropped_texts(tmp_path: Path)
     settings = project(tmp_path, few)
     good_shard(tmp_path / "raw" / "a.tar", seed=1)
     take_all(settings)
-    page = selection_pictures("a", settings).page
+    _, page = selection_pictures("a", settings)
     assert "one two three" in page
     assert "data:image/jpeg" not in page
 

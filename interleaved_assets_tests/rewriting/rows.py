@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from interleaved_assets.rewriting.functions import load_functions
+from interleaved_assets.rewriting.functions import load_function
 from interleaved_assets.rewriting.rewrite import Rewritten, rewrite
 
 IMAGE = b"bytes"
@@ -34,7 +34,7 @@ def rows_of(*documents: Sequence[str | bytes | None]) -> pa.Table:
 
 
 def rewritten(rows: pa.Table, *names: str) -> Rewritten:
-    return rewrite(rows, load_functions(names), stage="rewritten", shard="a")
+    return rewrite(rows, {name: load_function(name) for name in names}, stage="rewritten", shard="a")
 
 
 def texts_after(name: str, *texts: str) -> list[str]:

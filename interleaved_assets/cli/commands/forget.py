@@ -31,11 +31,6 @@ def forget_command(file: str | None, shards: tuple[str, ...], vanished: bool, ye
     """
     if bool(shards) == vanished:
         raise click.UsageError("forget takes either keys of shards or --vanished", click.get_current_context())
-    return show_forgotten(file, shards=shards, vanished=vanished, remove=yes, as_json=as_json)
-
-
-def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, remove: bool, as_json: bool) -> int:
-    """List or remove the stored files of ``shards``, or of all vanished ones, and return the exit code."""
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
     from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
     from interleaved_assets.reporting.wording.text import counted
@@ -50,10 +45,10 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
     if home is not None:
         from interleaved_assets.defs.forget_job import forget_in  # imports Dagster, which takes a second
 
-        files = forget_in(home, keys, settings, remove=remove)
+        files = forget_in(home, keys, settings, remove=yes)
     else:
         files = {key: uris for key, uris in files_to_forget(keys(), settings.storage).items() if uris}
-        if remove:
+        if yes:
             remove_files(files, settings.storage)
     unknown = [key for key in shards if key not in files]
     for key in unknown:
@@ -61,7 +56,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
             f"interleaved: nothing is stored of shard {short(key)}; interleaved forget --vanished lists what may go"
         )
     if as_json:
-        print_json({"removed": remove, "partitions_removed": remove and home is not None, "shards": files})
+        print_json({"removed": yes, "partitions_removed": yes and home is not None, "shards": files})
         return 1 if unknown else 0
     if not files:
         if not unknown:
@@ -72,7 +67,7 @@ def show_forgotten(file: str | None, *, shards: Sequence[str], vanished: bool, r
         for uri in uris:
             out.print_line(f"  {uri}")
     done = "would be removed; --yes removes them, and the partitions"
-    if remove:
+    if yes:
         done = "removed, and the partitions" if home else "removed; raw_shard_sensor removes the partitions"
     out.print(f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}")
     return 1 if unknown else 0

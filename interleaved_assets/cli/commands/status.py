@@ -11,7 +11,6 @@ from interleaved_assets.cli.terminal.options import as_json_lines
 if TYPE_CHECKING:
     from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
     from interleaved_assets.pipeline.status.status import Status
-    from interleaved_assets.settings import StorageSettings
 
 SECTION: Final = "The shards of a project"
 FAILURES_SHOWN: Final = 20
@@ -122,16 +121,14 @@ def print_passed_over(dataset: "DatasetStatus", *, as_json: bool) -> None:
     were = f"{counted(len(dataset.ignored), 'file')} {'was' if len(dataset.ignored) == 1 else 'were'}"
     text = f"Below {dataset.storage.raw_root}, {were} passed over: {'; '.join(named)}."
     if dataset.raws:  # without shards, another line says what is one
-        text += f" {_which_are_shards(dataset.storage)}. Unpack or rename files that should be read."
+        text += f" Names of shards end in {_endings()}; "
+        text += "of names that differ only in the ending of a tar, one is a shard."
+        text += " Formats other than storage.raw_formats are left out." if dataset.storage.raw_formats else ""
+        text += " Unpack or rename files that should be read."
     if as_json:
         print_error(f"interleaved: {text}")
     else:
         console().print_line(text)
-
-
-def _which_are_shards(storage: "StorageSettings") -> str:
-    names = f"Names of shards end in {_endings()}; of names that differ only in the ending of a tar, one is a shard"
-    return f"{names}. Formats other than storage.raw_formats are left out" if storage.raw_formats else names
 
 
 def _endings() -> str:

@@ -12,11 +12,9 @@ from interleaved_assets.cli.terminal.options import FILE, as_json
 
 if TYPE_CHECKING:
     from interleaved_assets.cli.terminal.console import DataConsole
-    from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.pipeline.lineage.images import NamedImage
     from interleaved_assets.pipeline.lineage.sample import StageTrace, TracedRow
     from interleaved_assets.pipeline.lineage.tar import TarTrace
-    from interleaved_assets.settings import StorageSettings
 
 SECTION: Final = "Samples and dropped rows"
 _MEMBERS_SHOWN: Final = 12
@@ -67,6 +65,7 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
     from interleaved_assets.cli.terminal.console import console, print_error, print_json, progress, short
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.errors import InterleavedError
+    from interleaved_assets.pipeline.lineage.images import find_image
     from interleaved_assets.pipeline.lineage.sample import find_sample
     from interleaved_assets.pipeline.run.stored_records import recorded_stages
     from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -106,9 +105,14 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
         show(sample_id, _counted(keys, advance))
     images: list[NamedImage] = []
     if not found:
-        images = _find_images(sample_id, [key for key in keys if key not in skipped], settings.storage, skip)
-        if not as_json:
-            _print_images(images, out)
+        for key, named in find_image(sample_id, [key for key in keys if key not in skipped], settings.storage):
+            if isinstance(named, InterleavedError):
+                skip(key, named)
+            else:
+                images += named
+        for image in [] if as_json else images:
+            place = f"at position {image.position} of sample {image.sample_id} in shard {image.shard}"
+            out.print(f"{image.image} is the image {place}", soft_wrap=True)
         for key, of_image in dict.fromkeys((image.shard, image.sample_id) for image in images):
             show(of_image, [key])
     if as_json:
@@ -121,28 +125,6 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
             "and no image of this name"
         )
     return 2 if skipped or unread else 0 if found else 1
-
-
-def _find_images(
-    name: str, keys: Iterable[str], storage: "StorageSettings", skip: "Callable[[str, InterleavedError], None]"
-) -> "list[NamedImage]":
-    """Return the images with ``name``; ``skip`` is called for each shard that cannot be read."""
-    from interleaved_assets.model.errors import InterleavedError
-    from interleaved_assets.pipeline.lineage.images import find_image
-
-    images: list[NamedImage] = []
-    for key, named in find_image(name, keys, storage):
-        if isinstance(named, InterleavedError):
-            skip(key, named)
-        else:
-            images += named
-    return images
-
-
-def _print_images(images: "Iterable[NamedImage]", out: "DataConsole") -> None:
-    for image in images:
-        place = f"at position {image.position} of sample {image.sample_id} in shard {image.shard}"
-        out.print(f"{image.image} is the image {place}", soft_wrap=True)
 
 
 def _counted(keys: Iterable[str], advance: Callable[[], None]) -> Iterator[str]:

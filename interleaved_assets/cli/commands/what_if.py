@@ -71,6 +71,7 @@ def what_if_command(
     from interleaved_assets.pipeline.run.stored_records import recorded_keys
     from interleaved_assets.pipeline.run.threads import found_or_error
     from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
+    from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.selection.other_bounds import Outcome, changed_settings
     from interleaved_assets.settings import load_settings
 
@@ -107,11 +108,14 @@ def what_if_command(
         listed = {} if found is None else {"examples": found}
         print_json({"shards": len(answers), "now": asdict(now), "then": asdict(then), **listed})
     elif answers:
-        title = f"{', '.join(changes)}: {_shards(len(answers), len(keys))}"
+        left_out = "" if len(answers) == len(keys) else f"{len(answers)} of "
+        title = f"{', '.join(changes)}: {left_out}{len(keys)} shards"
         out.print_table(("", *_NUMBERS), _lines(now, then), title=title, right=_NUMBERS)
         out.print(_MEANING)
         if found is not None:
-            title = _title_of_examples(len(found), sum(one.differ for one in answers))
+            differ = sum(one.differ for one in answers)
+            shown = f"{len(found):,} of " if len(found) < differ else ""
+            title = f"{shown}{counted(differ, 'row')} decided differently"
             lines = ((row["shard"], *line_of(row, row["then"])) for row in found)
             out.print_table(_EXAMPLE_COLUMNS, lines, title=title)
     return 2 if errors else 0
@@ -192,16 +196,6 @@ def _with_contents(
             for row_key, row in zip(keys, of_shard, strict=True)
         ]
     return found
-
-
-def _title_of_examples(shown: int, differ: int) -> str:
-    from interleaved_assets.reporting.wording.text import counted
-
-    return f"{f'{shown:,} of ' if shown < differ else ''}{counted(differ, 'row')} decided differently"
-
-
-def _shards(answered: int, asked: int) -> str:
-    return f"{asked} shards" if answered == asked else f"{answered} of {asked} shards"
 
 
 def _lines(now: "Outcome", then: "Outcome") -> Iterator[tuple[str, ...]]:

@@ -2,16 +2,15 @@
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING
 
 from interleaved_assets.cli.terminal.console import short
 from interleaved_assets.io.storage import file_info
-from interleaved_assets.model.errors import NoSuchShard, StorageUnavailable
+from interleaved_assets.model.errors import InterleavedError, NoSuchShard, StorageUnavailable
 from interleaved_assets.pipeline.raw.keys import is_key, without_key_ending
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
 
 if TYPE_CHECKING:
@@ -53,18 +52,13 @@ def did_you_mean(key: str, known: Collection[str]) -> str:
 
 
 def _without_raw(keys: Sequence[str], storage: "StorageSettings") -> list[str]:
-    has_raw = parallel_map(partial(_has_raw, storage=storage), keys, threads=READERS)
-    return [key for key, has in zip(keys, has_raw, strict=True) if not has]
-
-
-def _has_raw(key: str, storage: "StorageSettings") -> bool:
-    try:
-        find_raw_shard(key, storage)
-    except NoSuchShard:
-        return False
-    except StorageUnavailable:
-        pass
-    return True
+    missing = []
+    for key, found in found_or_error(lambda key: find_raw_shard(key, storage), keys, threads=READERS):
+        if isinstance(found, NoSuchShard):
+            missing.append(key)
+        elif isinstance(found, InterleavedError) and not isinstance(found, StorageUnavailable):
+            raise found
+    return missing
 
 
 def _is_stored(key: str, storage: "StorageSettings") -> bool:

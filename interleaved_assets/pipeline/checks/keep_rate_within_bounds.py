@@ -4,11 +4,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stage import Stage
-from interleaved_assets.pipeline.run.threads import READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.settings import Settings
 
 
@@ -28,19 +27,14 @@ def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict
     Shards selected under other settings are left out, because their rates are not comparable. Shards whose record
     cannot be read are left out too.
     """
-    version = stage.code_version(settings)
+    version, storage = stage.code_version(settings), settings.storage
 
-    def rate_of(key: str) -> float | None:
-        uri = settings.storage.shard(key).record(stage.name)
-        try:
-            record = read_record(uri, settings.storage.options)
-        except InterleavedError:
-            return None
-        return keep_rate(record) if record is not None and record.code_version == version else None
+    def stored(key: str) -> Record | None:
+        return read_record(storage.shard(key).record(stage.name), storage.options)
 
-    chosen = evenly(keys, settings.checks.other_shards)
-    rates = zip(chosen, parallel_map(rate_of, chosen, threads=READERS), strict=True)
-    return {key: rate for key, rate in rates if rate is not None}
+    found = found_or_error(stored, evenly(keys, settings.checks.other_shards), threads=READERS)
+    alike = {key: one for key, one in found if isinstance(one, Record) and one.code_version == version}
+    return {key: rate for key, record in alike.items() if (rate := keep_rate(record)) is not None}
 
 
 def evenly(keys: Sequence[str], at_most: int) -> Sequence[str]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from interleaved_assets.io.formats.format import ShardFormat, format_named
+from interleaved_assets.io.formats.format import format_named
 from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.model.errors import NOT_IN_SOURCE, ROW_ERROR_CODES, error_code
 from interleaved_assets.model.row_checks import key_problems
@@ -111,9 +111,12 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
         )
         _add_errors(scores.select(_NAMED).filter(pc.is_valid(scores[_ERROR])), rows, places)
     shortfall = form.shortfall(file.uri, options)
+    layout = [_finding(NO_SAMPLES, 1, FINDING_CODES[NO_SAMPLES])]
+    if samples := counter.counts.samples:
+        layout = [_finding(WRONG_LAYOUT, 1, what) for what in other_layout(samples, content.counted, form, settings)]
     findings = [
         *([_finding(INCOMPLETE, 1, shortfall)] if shortfall else []),
-        *_of_layout(counter.counts.samples, content.counted, form, settings),
+        *layout,
         *(_finding(INVALID_KEYS, 1, problem) for problem in problems),
         *(_finding(code, count, "; ".join(places[code])) for code, count in rows.most_common()),
     ]
@@ -141,12 +144,6 @@ def _add_errors(rows: pa.Table, counted: Counter[str], places: dict[str, list[st
         if len(places.setdefault(code, [])) < _PLACES:
             detail = row[_ERROR].removeprefix(f"{code}: ")
             places[code].append(f"sample {row['sample_id']!r}, position {row['position']}: {detail}")
-
-
-def _of_layout(samples: int, counted: dict[str, int], form: ShardFormat, settings: Settings) -> list[Finding]:
-    if not samples:
-        return [_finding(NO_SAMPLES, 1, FINDING_CODES[NO_SAMPLES])]
-    return [_finding(WRONG_LAYOUT, 1, problem) for problem in other_layout(samples, counted, form, settings)]
 
 
 def _finding(code: str, count: int, detail: str) -> Finding:

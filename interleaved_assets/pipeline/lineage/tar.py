@@ -1,10 +1,11 @@
 """Trace a final tar, or a tar of exported images, to its raw shard and to the records of all stages."""
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple
 
 from interleaved_assets.export.names import is_image_file
-from interleaved_assets.io.storage import StorageOptions, file_sha256, file_xxh3, is_local, join, local_path
+from interleaved_assets.io.storage import content_version, is_local, join, local_path
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
 from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
@@ -18,6 +19,9 @@ from interleaved_assets.settings.shard_paths import IMAGES_FOLDER, shard_of_tar
 
 _STAGES: Final = (FINAL_TARS, IMAGE_EXPORT)
 """The stages that write tars."""
+_XXH3: Final = "xxh3"
+_Content = Callable[[str], str]
+"""Returns the hash of the tar, of this kind. SHA-256 is that of records of older versions."""
 
 
 class TarPlace(NamedTuple):
@@ -60,48 +64,42 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
     """
     if is_local(uri):
         uri = str(local_path(uri))
+    options = settings.storage.options_for(uri)
+
+    @cache
+    def content(kind: str) -> str:
+        return content_version(uri, "", options, like=f"{kind}:")
+
     try:
-        hashes = _Hashes(uri, settings.storage.options_for(uri))
+        present = content(_XXH3)
     except ValueError as error:  # s3fs raises this for a bucket without an object name
         raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
-    place = tar_at(uri, settings.storage) or _tar_with(hashes, settings.storage)
+    place = tar_at(uri, settings.storage) or _tar_with(content, settings.storage)
     records = {} if place is None else read_records(settings.storage.shard(place.key), _stages_up_to(place, settings))
     if place is None or place.stage not in records:
         raise ShardError(
-            f"{uri} ({hashes.like()}): no record describes it. Either it was not written below this output root, or "
+            f"{uri} ({present}): no record describes it. Either it was not written below this output root, or "
             "its shard is being made again or was made again since."
         )
     key, stage = place
     last = records[stage]
-    recorded = _recorded(uri, hashes, last)
+    recorded = _recorded(uri, content, last)
     if recorded is None:
         raise ShardError(
-            f"{uri} ({hashes.like()}) is no tar of {stage} of shard {key}, which are {_named(last)}: it was written "
+            f"{uri} ({present}) is no tar of {stage} of shard {key}, which are {_named(last)}: it was written "
             "under other settings. Delete this one if it lies among them."
         )
-    content = hashes.like(recorded)
-    return TarTrace(
-        uri, key, stage, content, recorded, last.source, records, _remade(records), _status(key, records, settings)
-    )
+    status = _status(key, records, settings)
+    return TarTrace(uri, key, stage, content(_kind(recorded)), recorded, last.source, records, _remade(records), status)
 
 
-class _Hashes:
-    """The hashes of a file. Its SHA-256 is computed only to compare it with a record of an older version."""
+def _has(content: _Content, file: OutputFile) -> bool:
+    """Return whether the tar has the content of ``file``."""
+    return content(_kind(file)) == file.content
 
-    def __init__(self, uri: str, storage_options: StorageOptions) -> None:
-        self._uri, self._options = uri, storage_options
-        self._xxh3 = f"xxh3:{file_xxh3(uri, storage_options)}"
 
-    @cached_property
-    def _sha256(self) -> str:
-        return f"sha256:{file_sha256(self._uri, self._options)}"
-
-    def like(self, file: OutputFile | None = None) -> str:
-        """Return the hash of the kind that ``file`` has in its record."""
-        return self._xxh3 if file is None or file.checksum else self._sha256
-
-    def are_of(self, file: OutputFile) -> bool:
-        return self.like(file) == file.content
+def _kind(file: OutputFile) -> str:
+    return file.content.partition(":")[0]
 
 
 def _tars(record: Record) -> list[OutputFile]:
@@ -114,10 +112,10 @@ def _named(record: Record) -> str:
     return ", ".join(file.uri for file in _tars(record))
 
 
-def _recorded(uri: str, hashes: "_Hashes", record: Record) -> OutputFile | None:
+def _recorded(uri: str, content: _Content, record: Record) -> OutputFile | None:
     """Return the tar that ``record`` names at ``uri``, or else the one with this content; None if there is none."""
     at_place = (file for file in _tars(record) if file.uri == uri)
-    return next(at_place, None) or next((file for file in _tars(record) if hashes.are_of(file)), None)
+    return next(at_place, None) or next((file for file in _tars(record) if _has(content, file)), None)
 
 
 def _stages_up_to(place: TarPlace, settings: Settings) -> list[str]:
@@ -137,13 +135,13 @@ def tar_at(uri: str, storage: StorageSettings) -> TarPlace | None:
     return None
 
 
-def _tar_with(hashes: "_Hashes", storage: StorageSettings) -> TarPlace | None:
+def _tar_with(content: _Content, storage: StorageSettings) -> TarPlace | None:
     """Return the tar that has this content, by the records of all shards; None if there is none."""
 
     def tar_of(recorded: tuple[str, str]) -> TarPlace | None:
         key, stage = recorded
         record = read_record(storage.shard(key).record(stage), storage.options)
-        return TarPlace(key, stage) if record and any(hashes.are_of(file) for file in _tars(record)) else None
+        return TarPlace(key, stage) if record and any(_has(content, file) for file in _tars(record)) else None
 
     recorded = [(key, stage) for stage in _STAGES for key in sorted(recorded_keys(storage, stage))]
     return next((place for place in parallel_map(tar_of, recorded, threads=READERS) if place), None)

@@ -72,14 +72,14 @@ def find_bundle(path: str, storage: StorageSettings) -> Bundle | None:
 
 def raw_format(uri: str, storage: StorageSettings) -> ShardFormat:
     """Return the format of the raw shard at ``uri``, which may be a bundle."""
-    if (bundle := find_bundle(_below(uri, storage), storage)) is None:
+    if (bundle := find_bundle(below_raw_root(uri, storage), storage)) is None:
         return format_by_name(uri)
     return next(one for one in all_formats() if one.name == bundle.format)
 
 
 def bundle_files(uri: str, storage: StorageSettings) -> dict[str, Mapping[str, Any]] | None:
     """Return fsspec's info of each file of the bundle at ``uri``, by its URI; None if it has none or is no bundle."""
-    if not storage.bundles or (bundle := find_bundle(_below(uri, storage), storage)) is None:
+    if not storage.bundles or (bundle := find_bundle(below_raw_root(uri, storage), storage)) is None:
         return None
     folder = join(storage.raw_root, bundle.folder) if bundle.folder else storage.raw_root
     with storage_errors(folder, "list"):
@@ -110,7 +110,7 @@ def bundle_stamp(files: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     digest = f"files:{xxhash.xxh3_128_hexdigest(repr(stamps).encode())}"
     times = [stamp.partition(":")[2].partition(" ")[0] for _, stamp in stamps if stamp.startswith("modified:")]
-    return f"modified:{max(times, key=_number)} {digest}" if times else digest
+    return f"modified:{max(times)} {digest}" if times else digest
 
 
 def bundle_version(files: Mapping[str, Mapping[str, Any]], stamp: str, options: StorageOptions) -> str:
@@ -132,12 +132,6 @@ def _bundle(path: str, format_name: str, storage: StorageSettings) -> Bundle:
     return Bundle(folder, format_name, xxhash.xxh3_64_intdigest(stem) % of, of)
 
 
-def _below(uri: str, storage: StorageSettings) -> str:
+def below_raw_root(uri: str, storage: StorageSettings) -> str:
+    """Return the path below the raw root of what has this URI."""
     return uri.removeprefix(join(storage.raw_root, ""))
-
-
-def _number(time: str) -> float:
-    try:
-        return float(time)
-    except ValueError:
-        return 0.0

@@ -1,5 +1,6 @@
 """List the raw shards, find one by its key, and determine the version of its content."""
 
+import datetime
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from interleaved_assets.io.storage import (
 )
 from interleaved_assets.model.errors import NoSuchShard, StorageError
 from interleaved_assets.pipeline.raw.bundles import (
+    below_raw_root,
     bundle_files,
     bundle_stamp,
     bundle_version,
@@ -40,6 +42,8 @@ from interleaved_assets.pipeline.raw.keys import (
 )
 from interleaved_assets.settings import StorageSettings
 
+# Names of the time of a file's last change in fsspec info: local, S3, Google, Azure.
+_TIMES: Final = ("mtime", "LastModified", "updated", "last_modified", "modified")
 _cut_paths: dict[tuple[str, str], str] = {}
 """The path of each key that was cut, by raw root and key."""
 _listing: Final = threading.Lock()
@@ -65,13 +69,16 @@ class RawShard(NamedTuple):
     stamp: str
     files: Mapping[str, Mapping[str, Any]] = {}
     """Of a bundle, fsspec's info of each file by its URI; else empty."""
+    landed: float | None = None
+    """Time of the file's last change, in seconds since 1970; None if it is not known. Of a bundle, that of its newest
+    file."""
 
 
 class RawListing(NamedTuple):
-    """The files below the raw root: the shards with the fsspec info of their files, and all other files."""
+    """The files below the raw root: the shards, and all other files."""
 
-    files: list[tuple[RawShard, Mapping[str, Any]]]
-    """Shards with the info of their files, in the order of their paths."""
+    shards: list[RawShard]
+    """The shards in the order of their paths."""
     ignored: list[str]
     """Sorted paths, below the raw root, of files that are no shards by the rule in ``keys.py``.
 
@@ -88,11 +95,11 @@ class RawListing(NamedTuple):
 
 def list_raw_shards(storage: StorageSettings) -> Iterator[RawShard]:
     """Yield every shard below the raw root that can be listed, in the order of their paths."""
-    return (shard for shard, _ in list_raw_files(storage).files)
+    return iter(list_raw_files(storage).shards)
 
 
 def list_raw_files(storage: StorageSettings) -> RawListing:
-    """List every shard below the raw root with its fsspec info, the ignored files, and the unlisted folders.
+    """List every shard below the raw root, the ignored files, and the unlisted folders.
 
     Raises StorageError if the raw root itself cannot be listed.
     """
@@ -109,26 +116,25 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
     readable = [path[start:] for path, info in found.items() if is_file(info)]
     bundles = bundles_of(readable, storage)
     bundled = {path for files in bundles.values() for path in files}
-    shards = [path for path in readable if path not in bundled and is_shard(path, storage.raw_formats)]
-    shards = [path for path in shards if without_key_ending(path) not in bundles]
+    candidates = [path for path in readable if path not in bundled and is_shard(path, storage.raw_formats)]
+    candidates = [path for path in candidates if without_key_ending(path) not in bundles]
     # of files with one key, the preferred one comes last and so replaces the others
-    by_stem = {without_key_ending(path): path for path in sorted(shards, key=preference, reverse=True)}
-    files: list[tuple[RawShard, Mapping[str, Any]]] = []
-    for below_root in sorted(by_stem.values()):
-        info = found[f"{root}/{below_root}"]
-        uri = join(storage.raw_root, below_root)
-        files.append((RawShard(shard_key(below_root), uri, info["size"], raw_stamp(info)), info))
+    by_stem = {without_key_ending(path): path for path in sorted(candidates, key=preference, reverse=True)}
+    shards = [
+        _single(shard_key(path), join(storage.raw_root, path), found[f"{root}/{path}"])
+        for path in sorted(by_stem.values())
+    ]
     for path, members in bundles.items():
         infos = {join(storage.raw_root, member): found[f"{root}/{member}"] for member in members}
-        files.append(_bundled(shard_key(path), join(storage.raw_root, path), infos))
+        shards.append(_bundled(shard_key(path), join(storage.raw_root, path), infos))
     if bundles:
-        files.sort(key=lambda file: file[0].uri)
+        shards.sort(key=lambda shard: shard.uri)
     chosen = {f"{root}/{below_root}" for below_root in (*by_stem.values(), *bundled)}
     unlisted = {
         path[start:]: str(as_storage_error(error, displayable(path), "list")) for path, error in below.refused.items()
     }
     others = [path[start:] for path in found if path not in chosen and not path.rpartition("/")[2].startswith(".")]
-    return RawListing(files, sorted(others), unlisted)
+    return RawListing(shards, sorted(others), unlisted)
 
 
 def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None = None) -> RawShard:
@@ -138,8 +144,8 @@ def find_raw_shard(key: str, storage: StorageSettings, known: RawSource | None =
     """
     if not is_cut(key):
         paths = shard_paths(key, storage.raw_formats)
-    elif known is not None and shard_key(_below(known.uri, storage)) == key:
-        paths = [_below(known.uri, storage)]
+    elif known is not None and shard_key(below_raw_root(known.uri, storage)) == key:
+        paths = [below_raw_root(known.uri, storage)]
     else:
         paths = [_cut_path(key, storage)]
     decoded = unquote(key, errors="surrogateescape")
@@ -176,7 +182,7 @@ def raw_shard_again(raw: RawShard, storage: StorageSettings) -> RawShard:
             else bundle_files(raw.uri, storage) or {}
         )
         files = {uri: info for uri in raw.files if (info := now.get(uri)) is not None}
-        found = _bundled(raw.key, raw.uri, files)[0] if files else None
+        found = _bundled(raw.key, raw.uri, files) if files else None
     if found is None:
         raise _not_there(raw.key, storage)
     return found
@@ -185,18 +191,39 @@ def raw_shard_again(raw: RawShard, storage: StorageSettings) -> RawShard:
 def _look_at(uri: str, key: str, storage: StorageSettings) -> RawShard | None:
     """Return the shard at ``uri`` as it is now; None if there is no such file."""
     if (files := bundle_files(uri, storage)) is not None:
-        return _bundled(key, uri, files)[0]
+        return _bundled(key, uri, files)
     info = file_info(uri, storage.options)
     if info is None or info["type"] == "directory":
         return None
-    return RawShard(key, uri, info["size"], raw_stamp(info))
+    return _single(key, uri, info)
 
 
-def _bundled(key: str, uri: str, files: Mapping[str, Mapping[str, Any]]) -> tuple[RawShard, Mapping[str, Any]]:
-    """Return the shard that the files of a bundle form, and the info of the newest of them with the size of all."""
-    newest = max(files.values(), key=lambda info: str(info.get("mtime") or info.get("LastModified")))
+def _single(key: str, uri: str, info: Mapping[str, Any]) -> RawShard:
+    """Return the shard that is one file with this info of fsspec."""
+    return RawShard(key, uri, info["size"], raw_stamp(info), landed=_landed(info))
+
+
+def _bundled(key: str, uri: str, files: Mapping[str, Mapping[str, Any]]) -> RawShard:
+    """Return the shard that the files of a bundle form."""
     size = sum(int(info["size"]) for info in files.values())
-    return RawShard(key, uri, size, bundle_stamp(files), files), {**newest, "name": uri, "size": size}
+    times = [time for info in files.values() if (time := _landed(info)) is not None]
+    return RawShard(key, uri, size, bundle_stamp(files), files, max(times, default=None))
+
+
+def _landed(info: Mapping[str, Any]) -> float | None:
+    """Return the time of a file's last change in seconds since 1970; None if it is missing or not in ISO format."""
+    for name in _TIMES:
+        value = info.get(name)
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            try:
+                value = datetime.datetime.fromisoformat(value)
+            except ValueError:
+                continue
+        if isinstance(value, datetime.datetime):
+            return value.timestamp()
+    return None
 
 
 def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSource | None = None) -> str:
@@ -232,13 +259,8 @@ def just_written(shard: RawShard, seconds: float) -> bool:
     The result is False for object stores, which show an object only once its upload is complete, and if the time is
     unknown. For a time in the future, the distance to now counts.
     """
-    kind, _, modified = shard.stamp.partition(":")
-    if kind != "modified" or not seconds:
-        return False
-    try:
-        return abs(time.time() - float(modified.partition(" ")[0])) < seconds
-    except ValueError:
-        return False
+    is_file = shard.stamp.startswith("modified:")
+    return is_file and shard.landed is not None and abs(time.time() - shard.landed) < seconds
 
 
 def _cut_path(key: str, storage: StorageSettings) -> str:
@@ -250,14 +272,10 @@ def _cut_path(key: str, storage: StorageSettings) -> str:
     with _listing:  # one thread lists, and the others use its result
         if (root, key) not in _cut_paths:
             cut = (raw for raw in list_raw_shards(storage) if is_cut(raw.key))
-            _cut_paths.update({(root, raw.key): _below(raw.uri, storage) for raw in cut})
+            _cut_paths.update({(root, raw.key): below_raw_root(raw.uri, storage) for raw in cut})
     if (root, key) not in _cut_paths:
         raise _not_there(key, storage)
     return _cut_paths[root, key]
-
-
-def _below(uri: str, storage: StorageSettings) -> str:
-    return uri.removeprefix(join(storage.raw_root, ""))
 
 
 def _not_there(key: str, storage: StorageSettings) -> NoSuchShard:

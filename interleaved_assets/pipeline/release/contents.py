@@ -1,4 +1,4 @@
-"""Choose the current shards of a release, find those with the same documents, make its manifest and its index."""
+"""Find shards with the same documents, and make the manifest and the index of a release."""
 
 import json
 from collections import Counter
@@ -9,23 +9,23 @@ from typing import Final
 from interleaved_assets.io.storage import join
 from interleaved_assets.model.errors import OptionError
 from interleaved_assets.model.shown import cut_list
-from interleaved_assets.pipeline.release.found_values import Counted, licences_and_sources
+from interleaved_assets.pipeline.release.found_values import (
+    LICENCE_COLUMNS,
+    SOURCE_COLUMNS,
+    URL_COLUMNS,
+    Counted,
+    summed,
+)
 from interleaved_assets.pipeline.release.manifest import Manifest, ReleasedTar
 from interleaved_assets.pipeline.run.record import Counts, OutputFile
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, NORMALIZED
 from interleaved_assets.pipeline.status.dataset_status import ShardState
-from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages
+from interleaved_assets.pipeline.status.status import CurrentStages
 from interleaved_assets.settings import Settings
 
 _SHARDS_NAMED: Final = 10
 _PACKAGES: Final = ("interleaved-assets", "numpy", "opencv-python-headless", "pillow", "pyarrow", "webdataset")
-
-
-def split_current(found: Sequence[ShardState]) -> tuple[list[ShardState], dict[str, str]]:
-    """Return the current shards, and by key the reason why each other shard is not current."""
-    current = [shard for shard in found if shard.status == COMPLETE]
-    return current, {shard.key: shard.status.text for shard in found if shard.status != COMPLETE}
 
 
 def others_error(others: dict[str, str], shards: int) -> OptionError:
@@ -107,7 +107,6 @@ def make_manifest(
     noted = {str(shard.records[FILTERED].notes.get("filters", "")) for shard in shards}
     applied = {name for names in noted for name in names.split(", ")}
     bounds = {name: settings.selection.bounds(name) for name in settings.selection.active_filters() if name in applied}
-    licences, sources = licences_and_sources(values)
     tars = [(shard, role, tar) for shard in shards for role, tar in tars_of(shard).items()]
     return Manifest(
         name=name,
@@ -118,8 +117,8 @@ def make_manifest(
         settings={stage: dict(found) for stage, found in present.settings.items()},
         code_versions=dict(present.versions),
         packages={package: metadata.version(package) for package in _PACKAGES},
-        licences=licences,
-        sources=sources,
+        licences=summed(values, LICENCE_COLUMNS),
+        sources=summed(values, (*SOURCE_COLUMNS, *URL_COLUMNS)),
         left_out=left_out,
         duplicates=duplicates,
         tars=[

@@ -6,7 +6,6 @@ from typing import Final
 from interleaved_assets.io.storage import (
     StorageOptions,
     atomic_output,
-    check_output,
     file_hashes,
     file_sha256,
     is_local,
@@ -78,18 +77,13 @@ def _link(source: str, target: str) -> bool:
     path, origin = local_path(target), local_path(source)
     with storage_errors(target, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            try:
-                path.hardlink_to(origin)
-            except FileExistsError:  # a call at the same time made it, or it is damaged
-                if path.samefile(origin):
-                    return True
-                check_output(target)
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                if error.errno not in NO_LINKS:
-                    raise
-                path.unlink(missing_ok=True)
-                return False
-            else:
-                return True
+        path.unlink(missing_ok=True)  # a damaged one
+        try:
+            path.hardlink_to(origin)
+        except FileExistsError:  # a call at the same time made it
+            return True
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            return False
+    return True

@@ -52,7 +52,7 @@ def documents_files(manifest: Manifest) -> list[str]:
     return [f"{DOCUMENTS_FOLDER}/train-{index:05}-of-{number:05}.parquet" for index in range(number)]
 
 
-def write_documents(tar: ReleasedTar, folder: str, path: str, options: StorageOptions) -> None:
+def write_documents(tar: ReleasedTar, path: str, folder: str, options: StorageOptions) -> None:
     """Write the documents of ``tar`` as ``path``, both in ``folder``. A file that exists is complete and stays.
 
     Raises:

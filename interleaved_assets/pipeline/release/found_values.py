@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -75,11 +75,6 @@ def _host(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:  # brackets that enclose no address
         return ""
-
-
-def licences_and_sources(shards: Collection[Counted]) -> tuple[list[ColumnValues], list[ColumnValues]]:
-    """Return the values of the columns of licences, and those of the columns of sources, over all shards."""
-    return summed(shards, LICENCE_COLUMNS), summed(shards, (*SOURCE_COLUMNS, *URL_COLUMNS))
 
 
 def summed(shards: Iterable[Counted], columns: Iterable[str]) -> list[ColumnValues]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, NamedTuple, TypeVar
 
@@ -12,12 +12,15 @@ from interleaved_assets.io.storage import (
     check_output,
     create_file,
     exists,
+    files_below,
     is_local,
     is_within,
     join,
     local_path,
     read_small,
+    remove_file,
 )
+from interleaved_assets.io.storage.temporary import is_temporary
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.release.card import data_set_card
 from interleaved_assets.pipeline.release.contents import (
@@ -25,21 +28,21 @@ from interleaved_assets.pipeline.release.contents import (
     make_manifest,
     others_error,
     same_documents,
-    split_current,
     tars_of,
     wids_index,
 )
 from interleaved_assets.pipeline.release.copy import copy_tar, recorded_sha256
 from interleaved_assets.pipeline.release.documents import documents_files, write_documents
-from interleaved_assets.pipeline.release.folder import CARD_FILE, begin_folder, made_by_another
 from interleaved_assets.pipeline.release.found_values import values_of_shard
-from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, ReleasedTar, release_folder
+from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, Manifest, release_folder
 from interleaved_assets.pipeline.release.verify import verify_release
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, ShardState, read_dataset_status
+from interleaved_assets.pipeline.status.status import COMPLETE
 from interleaved_assets.settings import Settings, StorageSettings
 
 INDEX_FILE: Final = "wids.json"
+CARD_FILE: Final = "README.md"
 _COPIERS: Final = 4
 _WRITERS: Final = 2
 """Threads that write documents; each holds about 200 MB."""
@@ -136,7 +139,7 @@ def make_release(
     own = {CARD_FILE, INDEX_FILE, MANIFEST_FILE, *(tar.path for tar in manifest.tars)}
     if documents:
         own |= {*documents_files(manifest)}
-    begin_folder(folder, data_set_card(manifest, documents=documents).encode(), own, options, is_copy=to is not None)
+    _begin_folder(folder, data_set_card(manifest, documents=documents).encode(), own, options, is_copy=to is not None)
     if present:
         _check_finished(manifest, folder, settings.storage)
     else:
@@ -146,13 +149,14 @@ def make_release(
                 watch, "copying tars", lambda pair: copy_tar(*pair, folder, options, storage.options), pairs, _COPIERS
             )
         if documents:
-            _write_documents(manifest, folder, options, watch)
+            files = list(zip(manifest.tars, documents_files(manifest), strict=True))
+            _watched(watch, "writing documents", lambda file: write_documents(*file, folder, options), files, _WRITERS)
         with atomic_output(join(folder, INDEX_FILE), options) as out:
             out.write(index)
         if not create_file(join(folder, MANIFEST_FILE), _json(manifest), options):
-            raise made_by_another(name, folder)
+            raise _made_by_another(name, folder)
     if to is not None and not create_file(manifest_at, _json(release.manifest), settings.storage.options):
-        raise made_by_another(name, place)
+        raise _made_by_another(name, place)
     return release
 
 
@@ -165,7 +169,8 @@ def _current_shards(
     found = _watched(watch, "comparing shards", dataset.look, dataset.keys, READERS)
     if refused := next((shard.error for shard in found if isinstance(shard.error, StorageError)), None):
         raise refused
-    current, others = split_current(found)
+    current = [shard for shard in found if shard.status == COMPLETE]
+    others = {shard.key: shard.status.text for shard in found if shard.status != COMPLETE}
     if others and not incomplete:
         raise others_error(others, len(found))
     if not current:
@@ -207,13 +212,52 @@ def _checked_folder(to: str, storage: StorageSettings) -> str:
     return folder
 
 
-def _write_documents(manifest: Manifest, folder: str, options: StorageOptions, watch: Watch | None) -> None:
-    def write(pair: tuple[ReleasedTar, str]) -> None:
-        tar, path = pair
-        write_documents(tar, folder, path, options)
+def _begin_folder(folder: str, card: bytes, own: Collection[str], options: StorageOptions, *, is_copy: bool) -> None:
+    """Create the card in ``folder``, where the release with these files of its ``own`` is being written.
 
-    pairs = list(zip(manifest.tars, documents_files(manifest), strict=True))
-    _watched(watch, "writing documents", write, pairs, _WRITERS)
+    The card is created before any other file. It has a checksum of all tars: a call with the same card continues with
+    the files that a killed call has left, and a call with another one is refused. With ``is_copy`` the folder must hold
+    no other files.
+
+    Raises:
+        OptionError: another content is being written there, or the folder is not empty.
+    """
+    place = join(folder, CARD_FILE)
+    found = sorted(files_below(folder, options))
+    unfinished = [one for one in found if _is_unfinished(one, own)]
+    left = [one for one in found if one not in unfinished]
+    if is_copy:
+        if others := [one for one in left if one not in own]:
+            raise OptionError(f"{folder} is not empty, it has {others[0]}; choose an empty folder")
+        if left and read_small(place, options) != card:
+            raise _of_other_content(folder)
+    if not create_file(place, card, options) and read_small(place, options) != card:
+        raise _of_other_content(folder)
+    for one in unfinished:
+        remove_file(join(folder, one), options)
+
+
+def _made_by_another(name: str, place: str) -> OptionError:
+    """Return the error for a release that another process has made since this one began."""
+    return OptionError(
+        f"another process has made release {name} at the same time: {place}. A release is never changed; check that "
+        f"one with: interleaved verify {place}"
+    )
+
+
+def _of_other_content(folder: str) -> OptionError:
+    return OptionError(
+        f"{folder} has an unfinished release of other content: other shards, settings or versions; or files of another "
+        f"origin. Choose an empty folder. If it is a release that no other process is making, delete {folder} and "
+        "repeat this command."
+    )
+
+
+def _is_unfinished(name: str, own: Collection[str]) -> bool:
+    """Return whether ``name`` is a temporary file of one of ``own``, which a killed writer has left."""
+    place, _, found = name.rpartition("/")
+    finals = (one.rpartition("/") for one in own)
+    return any(folder == place and is_temporary(found, final) for folder, _, final in finals)
 
 
 def _json(manifest: Manifest) -> bytes:

@@ -12,7 +12,7 @@ from interleaved_assets.io.rows.fill import fill_referenced
 from interleaved_assets.io.storage.limits import LIMITS
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets.pipeline.raw.bundles import raw_format
-from interleaved_assets.pipeline.raw.listing import RawShard, RawSource, find_raw_shard, raw_content_version
+from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard, raw_content_version
 from interleaved_assets.settings import StorageSettings
 
 _PART_BYTES: Final = 16 * 2**20
@@ -39,7 +39,12 @@ def with_raw_images(
         StorageError: the raw shard is gone or unreadable.
         ShardError: its content is not that of ``source``, or changed while it was read.
     """
-    raw = judged_raw_shard(key, source, storage)
+    raw = find_raw_shard(key, storage, source)
+    if source is None or raw_content_version(raw, storage, source) != source.version:
+        raise ShardError(
+            f"shard {key}: {raw.uri} is not the raw shard that normalized was made from: it was replaced, and the "
+            "rows of normalized name images in it. Materialize normalized again"
+        )
     limit = min(max_batch_bytes, _PART_BYTES)
     if (fetch := raw_format(raw.uri, storage).fetch) is not None:
         # that an image is within the limits was checked when its row was made
@@ -51,19 +56,3 @@ def with_raw_images(
     now = find_raw_shard(key, storage, source)
     if now.stamp != raw.stamp:
         raise ShardError(f"shard {key}: {raw.uri} changed while its images were read; materialize it again")
-
-
-def judged_raw_shard(key: str, source: RawSource | None, storage: StorageSettings) -> RawShard:
-    """Return the raw shard with the content of ``source``, which ``normalized`` was made from.
-
-    Raises:
-        StorageError: it is gone or unreadable.
-        ShardError: it has another content.
-    """
-    raw = find_raw_shard(key, storage, source)
-    if source is None or raw_content_version(raw, storage, source) != source.version:
-        raise ShardError(
-            f"shard {key}: {raw.uri} is not the raw shard that normalized was made from: it was replaced, and the "
-            "rows of normalized name images in it. Materialize normalized again"
-        )
-    return raw

@@ -179,33 +179,24 @@ def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | Non
     The URIs of its outputs are moved to the output root that holds the record, which may be a copied one.
     """
     content = read_small(uri, storage_options)
-    return None if content is None else _parse(content, uri)
-
-
-def _parse(content: bytes, uri: str) -> Record | None:
-    if not content.strip(b"\0"):
-        return None  # a power failure can leave a file without content, or with zeros only: it is no record
+    # a power failure can leave a file without content, or with zeros only: it is no record
+    if content is None or not content.strip(b"\0"):
+        return None
     try:
         record = Record.model_validate_json(content)
     except ValidationError as error:
         raise ShardError(
             f"{uri} is not a stage record: {error.errors()[0]['msg']}. Delete it to redo the stage."
         ) from error
-    paths = _paths_beside(record, uri)
-    if paths is None:
+    inside = ShardPaths(output_root="", key=record.shard).record(record.stage)
+    if not uri.endswith(inside):  # not below an output root
         return record
-    places = {role: paths.place(record.stage, role) or output.uri for role, output in record.outputs.items()}
-    if all(places[role] == output.uri for role, output in record.outputs.items()):
-        return record  # the record is where it was written
-    outputs = {role: output.model_copy(update={"uri": places[role]}) for role, output in record.outputs.items()}
+    paths = ShardPaths(output_root=uri.removesuffix(inside), key=record.shard)
+    outputs = {
+        role: output.model_copy(update={"uri": paths.place(record.stage, role) or output.uri})
+        for role, output in record.outputs.items()
+    }
     return record.model_copy(update={"outputs": outputs})
-
-
-def _paths_beside(record: Record, uri: str) -> "ShardPaths | None":
-    """Return the shard's paths below the output root that holds the record at ``uri``; None for another place."""
-    paths = ShardPaths(output_root="", key=record.shard)
-    inside = paths.record(record.stage)
-    return ShardPaths(output_root=uri.removesuffix(inside), key=record.shard) if uri.endswith(inside) else None
 
 
 def has_its_outputs(record: Record, *stamps_at: Callable[[str], str | None]) -> bool:

@@ -73,7 +73,12 @@ def score_together(shards: Iterator[ShardTask], settings: Settings) -> Iterator[
     for key, scores in score_shards(named_tables(), scorer, image_scores=image_tables.pop, stats=stats):
         facts: dict[str, float | int | str] = {**scorer.facts(), DEVICE_WAIT: round(stats.waited_seconds - waited, 3)}
         waited = stats.waited_seconds
-        yield key, broken.pop(key) if key in broken else _written(begun[key], scores, facts)
+        outcome: Work | InterleavedError
+        try:
+            outcome = broken.pop(key) if key in broken else _write(begun[key], scores, facts)
+        except InterleavedError as error:
+            outcome = error
+        yield key, outcome
     yield from broken.items()
 
 
@@ -97,13 +102,6 @@ def _tables(shard: ShardTask, broken: dict[str, InterleavedError]) -> Iterator[p
         yield from shard.rows_of(shard.rows_input, _COLUMNS)
     except InterleavedError as error:
         broken[shard.key] = error
-
-
-def _written(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work | InterleavedError:
-    try:
-        return _write(shard, scores, facts)
-    except InterleavedError as error:
-        return error
 
 
 def _write(shard: ShardTask, scores: pa.Table, facts: dict[str, float | int | str]) -> Work:

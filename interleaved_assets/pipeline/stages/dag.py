@@ -1,7 +1,7 @@
 """The stages in their order, and the code versions and successors that follow from it."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from interleaved_assets.pipeline.run.stage import Stage
@@ -81,8 +81,3 @@ def downstream_of(name: str, stages: StageDag) -> frozenset[str]:
         if found & set(stage.inputs):
             found.add(stage.name)
     return frozenset(found - {name})
-
-
-def is_last_of(name: str, selected: Iterable[str], stages: StageDag) -> bool:
-    """Return whether none of the ``selected`` stages comes after ``name``."""
-    return not downstream_of(name, stages) & set(selected)

@@ -50,7 +50,7 @@ from interleaved_assets.scoring.protocol.filter import ImageFilter, SampleFilter
 from interleaved_assets.selection.judge import select
 from interleaved_assets.selection.other_bounds import judged_samples
 from interleaved_assets.selection.positions import reindex_positions
-from interleaved_assets.selection.settings import OwnBounds, SelectionSettings, selection_version
+from interleaved_assets.selection.settings import SelectionSettings, selection_version
 from interleaved_assets.selection.texts import with_fields, with_words
 from interleaved_assets.settings import PublishSettings, Settings
 from interleaved_assets.settings.shard_paths import SAMPLES, ShardPaths
@@ -208,7 +208,9 @@ def _decided_by(settings: Settings, rows: str, scored: Sequence[Stage]) -> tuple
     for name in settings.selection.active_filters():
         judge = settings.selection.find(name)
         if isinstance(judge, TextFilter):
-            found += _read_of_texts(judge, rows, settings.selection.own.get(name))
+            own = settings.selection.own.get(name)
+            field = own.field if own else None
+            found += columns_of(DOCUMENT_SCORES, judge.column) if field is None else columns_of(rows, field)
             continue
         if not isinstance(judge, ImageFilter):
             found += (*columns_of(rows, "modality"), *columns_of(DOCUMENT_SCORES, "words"))
@@ -217,13 +219,6 @@ def _decided_by(settings: Settings, rows: str, scored: Sequence[Stage]) -> tuple
             # a filter is not applied if its scores come from a stage that is turned off
             found += columns_of(measured[column], column) if column in measured else ()
     return tuple(dict.fromkeys(found))
-
-
-def _read_of_texts(judge: TextFilter, rows: str, own: OwnBounds | None) -> tuple[SourceColumn, ...]:
-    """Return the column of the document scores, or the field of the documents, that the filter compares."""
-    if own is not None and own.field is not None:
-        return columns_of(rows, own.field)
-    return columns_of(DOCUMENT_SCORES, judge.column)
 
 
 STAGE: Final = Stage(

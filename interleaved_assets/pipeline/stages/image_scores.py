@@ -83,11 +83,11 @@ class _ShownImages:
     """Says which images get a thumbnail: those outside a bound, and those of documents spread evenly over the shard."""
 
     def __init__(self, selection: SelectionSettings, columns: Sequence[str], samples: int) -> None:
-        judges = {
-            name: judge for name in selection.active_filters() if isinstance(judge := selection.find(name), ImageFilter)
-        }
+        active = ((selection.find(name), selection.bounds(name)) for name in selection.active_filters())
         self._bounds = [
-            (judge, selection.bounds(name)) for name, judge in judges.items() if set(judge.columns) <= {*columns}
+            (judge, bounds)
+            for judge, bounds in active
+            if isinstance(judge, ImageFilter) and set(judge.columns) <= {*columns}
         ]
         self._places = np.linspace(0, max(samples - 1, 0), min(samples, SHOWN_DOCUMENTS)).astype(np.int64)
         self._done = 0

@@ -59,9 +59,6 @@ class _Part(NamedTuple):
         self.tar.finish()
         self.tar.output.store()
 
-    def commit(self) -> None:
-        self.commits.close()
-
 
 class PartTars:
     """The tars of a shard being written; :func:`part_tars` yields it. ``tars`` are those committed, by role."""
@@ -111,7 +108,7 @@ class PartTars:
         for uri in replaced:
             remove_file(uri, paths.options)
         for part in self._begun:
-            part.commit()
+            part.commits.close()
         done = zip(self._places, self._begun, strict=True)
         self.tars = {
             role: WrittenTar(OutputFile.of(part.tar.output), part.counter.counts, part.samples) for role, part in done

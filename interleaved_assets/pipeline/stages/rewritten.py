@@ -29,7 +29,7 @@ from interleaved_assets.pipeline.run.stage import (
 )
 from interleaved_assets.pipeline.stages.names import REWRITTEN
 from interleaved_assets.rewriting.changes import CHANGED, CHANGES_SCHEMA
-from interleaved_assets.rewriting.functions import load_functions
+from interleaved_assets.rewriting.functions import load_function
 from interleaved_assets.rewriting.rewrite import rewrite
 from interleaved_assets.settings import Settings
 from interleaved_assets.settings.shard_paths import CHANGES
@@ -38,7 +38,7 @@ from interleaved_assets.settings.shard_paths import CHANGES
 def rewrite_rows(shard: ShardTask) -> Work:
     """Write the rows after all functions, the ledger of the dropped rows, and the ledger of changes."""
     (before,) = shard.read
-    functions = load_functions(shard.settings.rewriting.functions)
+    functions = {name: load_function(name) for name in shard.settings.rewriting.functions}
     schema = parquet_shard_schema(shard.paths.output(before), storage_options=shard.options)
     changed = Counter[str]()
     with (

@@ -48,8 +48,7 @@ class DatasetStatus:
         raws: the raw shards by key; None if the raw root could not be listed.
         recorded: by shard, the stages that have a record; None if that was not listed.
         failed: by stage, the shards whose last run failed, as far as Dagster knows.
-        failures: by stage and shard, the stored failures that concern the present raw shard.
-        outdated: by stage, the shards with a stored failure of an earlier raw shard.
+        failures: by stage and shard, the stored failures, which may be of an earlier raw shard.
         problem: the error if the raw root or a folder of it could not be listed, else empty. Absent shards may be in
             that folder, so none counts as vanished then.
         versions: content versions of raw shards by key, if the latest snapshot has them with their present stamps.
@@ -64,7 +63,6 @@ class DatasetStatus:
     keys: Sequence[str]
     failed: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     failures: Mapping[str, Mapping[str, Failure]] = field(default_factory=dict)
-    outdated: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     problem: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     listed: Stamps = field(default_factory=lambda: NOT_LISTED)
@@ -101,8 +99,9 @@ class DatasetStatus:
         return " ".join(stored.error.split()) if stored else "its run ended before it reached the shard"
 
     def failure_of(self, key: str, status: Status) -> Failure | None:
-        """Return the stored failure of a shard of this status, if there is one, else None."""
-        return self.failures.get(status.stage or "", {}).get(key)
+        """Return the stored failure of a shard of this status, if it concerns the present raw shard, else None."""
+        stored = self.failures.get(status.stage or "", {}).get(key)
+        return stored if stored is not None and stored.concerns((self.raws or {}).get(key)) else None
 
     def not_current(self, key: str, records: Mapping[str, Record]) -> dict[str, Status]:
         """Return the reason for each stage that is not current; none for a vanished shard, which no run can mend."""
@@ -120,7 +119,7 @@ class DatasetStatus:
             return status
         if key in self.failed.get(status.stage, ()) or self.failure_of(key, status):
             return Status(State.FAILED, f"{status.stage} failed", status.stage)
-        if key in self.outdated.get(status.stage, ()):
+        if key in self.failures.get(status.stage, ()):
             text = f"{status.text}: {status.stage} failed, and the raw shard has changed since"
             return Status(State.MISSING, text, status.stage)
         return status
@@ -144,19 +143,13 @@ def read_dataset_status(
     problem, ignored = "", list[str]()
     try:
         listing = list_raw_files(settings.storage)
-        raws = {raw.key: raw for raw, _ in listing.files}
+        raws = {raw.key: raw for raw in listing.shards}
         problem, ignored = listing.problem, listing.ignored
     except StorageError as error:
         problem = str(error)
     recorded = recorded_stages(settings.storage, stages.stages)
     listed = list_outputs(settings.storage, stages.stages.values())
     keys = sorted({*(raws or ()), *recorded, *registered})
-    stored = read_failures(settings.storage, stages.stages)
-    failures = {
-        stage: {key: failure for key, failure in found.items() if failure.concerns((raws or {}).get(key))}
-        for stage, found in stored.items()
-    }
-    versions = snapshot_versions((raws or {}).values(), settings.storage)
     return DatasetStatus(
         storage=settings.storage,
         stages=stages,
@@ -164,10 +157,9 @@ def read_dataset_status(
         recorded=recorded,
         keys=keys,
         failed=failed or {},
-        failures=failures,
-        outdated={stage: stored[stage].keys() - failures[stage].keys() for stage in stored},
+        failures=read_failures(settings.storage, stages.stages),
         problem=problem,
-        versions=versions,
+        versions=snapshot_versions((raws or {}).values(), settings.storage),
         listed=listed,
         ignored=ignored,
     )

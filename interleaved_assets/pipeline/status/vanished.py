@@ -29,7 +29,7 @@ def vanished_shards(storage: StorageSettings) -> list[str]:
     mounted, or a folder of it cannot be listed.
     """
     listing = list_raw_files(storage)
-    raws = {raw.key for raw, _ in listing.files}
+    raws = {raw.key for raw in listing.shards}
     if not raws:
         raise OptionError(f"{storage.raw_root} holds no shard: mount its disk, or name the shards to forget")
     if listing.unlisted:
@@ -46,7 +46,7 @@ def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str
     for key in keys:
         check_key(key)
     listing = list_raw_files(storage)
-    raws = {raw.key: raw.uri for raw, _ in listing.files}
+    raws = {raw.key: raw.uri for raw in listing.shards}
     for key in keys:
         if key not in raws and listing.unlisted:
             raise OptionError(f"shard {key} is not forgotten: its raw shard may still be there. {listing.problem}")

@@ -166,13 +166,9 @@ class DatasetAggregate:
             {shard.key: shard.status for shard in self.shards}, {shard.key: shard.problem for shard in self.shards}
         )
 
-    def published_without_raw(self) -> list[str]:
-        """Return the sorted keys of the shards with a final tar whose raw shard is gone."""
-        return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.VANISHED)
-
-    def published_before_failing(self) -> list[str]:
-        """Return the sorted keys of the failed shards with a final tar, which is of earlier content."""
-        return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is State.FAILED)
+    def published(self, state: State) -> list[str]:
+        """Return the sorted keys of the shards in this state that have a final tar; of a failed one it is earlier."""
+        return sorted(shard.key for shard in self.shards if shard.published and shard.status.state is state)
 
     def published_twice(self) -> list[tuple[str, ...]]:
         """Return sorted groups of keys with final tars of the same content, by the raw tars or by the final tars."""

@@ -1,13 +1,14 @@
 """Contents of the example rows of a report: thumbnails and texts, read for these rows alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_contents
-from interleaved_assets.pipeline.run.threads import TABLE_READERS, parallel_map
+from interleaved_assets.pipeline.run.threads import TABLE_READERS, found_or_error
 from interleaved_assets.pipeline.stages.names import IMAGE_SCORES
 from interleaved_assets.pipeline.stages.outputs import find_scores_of
 from interleaved_assets.reporting.dataset.aggregate import Example
@@ -29,20 +30,15 @@ def held_by(examples: Iterable[Example], storage: StorageSettings) -> dict[Examp
     for example in examples:
         by_shard.setdefault(example.shard, []).append(example)
 
-    def held(shard: str) -> dict[Example, Held]:
-        try:
-            return _held(by_shard[shard], shard, storage)
-        except InterleavedError:
-            return {}
-
     found: dict[Example, Held] = {}
-    for of_shard in parallel_map(held, by_shard, threads=TABLE_READERS):
-        found |= of_shard
+    work = partial(_held, by_shard, storage)
+    for _, held in found_or_error(work, by_shard, threads=TABLE_READERS):
+        found |= {} if isinstance(held, InterleavedError) else held
     return found
 
 
-def _held(examples: list[Example], shard: str, storage: StorageSettings) -> dict[Example, Held]:
-    paths = storage.shard(shard)
+def _held(by_shard: Mapping[str, list[Example]], storage: StorageSettings, shard: str) -> dict[Example, Held]:
+    examples, paths = by_shard[shard], storage.shard(shard)
     rows = pa.table({name: [getattr(row, name) for row in examples] for name in ("stage", *RowKey._fields)})
     texts = dropped_contents(rows, paths)
     images = [ImageKey(row.sample_id, row.position) for row in examples if row.modality == "image"]

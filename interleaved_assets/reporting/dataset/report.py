@@ -13,7 +13,7 @@ from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_table
 from interleaved_assets.pipeline.run.throughput import Throughput
 from interleaved_assets.pipeline.stages.dag import LEDGER_STAGES
-from interleaved_assets.pipeline.status.status import EXAMPLES
+from interleaved_assets.pipeline.status.status import EXAMPLES, State
 from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Example, shards_version
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
@@ -178,13 +178,13 @@ def _rows_by_name(data: DatasetAggregate) -> Counter[str]:
 def publishing_problems(data: DatasetAggregate) -> list[str]:
     """Return warnings about final tars whose raw shard is gone or failed later, and about content published twice."""
     found = []
-    if gone := data.published_without_raw():
+    if gone := data.published(State.VANISHED):
         found.append(
             f"The final tars of {text.counted(len(gone), 'shard')} are still published although their raw tars are "
             f"gone: {cut_list(gone, EXAMPLES)}. “interleaved forget --vanished” lists them and, with --yes, removes "
             "them."
         )
-    if before := data.published_before_failing():
+    if before := data.published(State.FAILED):
         found.append(text.tars_from_before(before))
     if twice := data.published_twice():
         groups = [" = ".join(keys) for keys in twice]

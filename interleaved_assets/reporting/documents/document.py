@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, empty_ledger
+from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
 from interleaved_assets.pipeline.lineage.images import image_name
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
@@ -180,7 +181,9 @@ def build_documents(
         changes: rows of ``CHANGES_SCHEMA``; lines of dropped rows are not shown, since the ledger has them.
         contents: texts of dropped texts that are not among ``rows``.
     """
-    ledger, scores = (_of_samples(table, sample_ids) for table in (ledger, scores))
+    ledger, scores = (
+        empty_ledger() if table is None else rows_of_samples(table, sample_ids) for table in (ledger, scores)
+    )
     drops = _drops_by_row(ledger, measures)
     scored = scores_by_image(scores, measures)
     sizes, nearest, errors = about_images(scores)
@@ -264,11 +267,9 @@ def _fields(rows: pa.Table) -> Iterable[tuple[str, dict[str, Any]]]:
         yield sample_id, {name: value for name, value in plain.items() if value is not None}
 
 
-def _of_samples(table: pa.Table | None, sample_ids: Collection[str]) -> pa.Table:
-    """Return the rows of these samples; without a table, an empty one."""
-    if table is None:
-        return empty_ledger()
-    return table.filter(pc.is_in(table["sample_id"].cast(pa.string()), pa.array(set(sample_ids), pa.string())))
+def rows_of_samples(table: pa.Table, sample_ids: Collection[str]) -> pa.Table:
+    """Return the rows of these samples."""
+    return filter_rows(table, pc.is_in(table["sample_id"].cast(pa.string()), pa.array(sample_ids, pa.string())))
 
 
 def _drops_by_row(ledger: pa.Table, measures: Sequence[Measure]) -> dict[RowKey, Drop]:
@@ -282,7 +283,7 @@ def _drops_by_row(ledger: pa.Table, measures: Sequence[Measure]) -> dict[RowKey,
 def _changes_by_row(changes: pa.Table | None, sample_ids: Collection[str]) -> dict[RowKey, list[str]]:
     """Return what functions changed in the texts of these samples, in words and in the order of the functions."""
     found: dict[RowKey, list[str]] = defaultdict(list)
-    for line in _of_samples(changes, sample_ids).to_pylist() if changes is not None else ():
+    for line in rows_of_samples(changes, sample_ids).to_pylist() if changes is not None else ():
         if line["kind"] == CHANGED:
             found[RowKey(line["sample_id"], line["position"], "text")].append(change_text(line))
     return found

@@ -11,15 +11,9 @@ from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
-from interleaved_assets.reporting.documents.document import build_documents
-from interleaved_assets.reporting.documents.pages import (
-    PREVIEWS,
-    DocumentPage,
-    previews_of,
-    rows_of,
-    thumbnails_of,
-)
-from interleaved_assets.reporting.figures.facts import ImageKey
+from interleaved_assets.reporting.documents.document import build_documents, rows_of_samples
+from interleaved_assets.reporting.documents.pages import PREVIEWS, DocumentPage, previews_of
+from interleaved_assets.reporting.figures.facts import ImageKey, thumbnails_in
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.figures.pictures import BATCH_BYTES
 from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN
@@ -55,11 +49,11 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
     chosen = choose_documents(list(sample_ids), {}, choice)
     pictures: dict[ImageKey, bytes] = {}
     rows, scores = [INTERLEAVED_SCHEMA.empty_table()], [scores_schema(SCORED_WITH).empty_table()]
-    for table in rows_of(chosen.sample_ids, form.read(uri, options)):
+    for table in form.read(uri, options):
         # bytes that rows name by a locator are read for the chosen documents only
-        for part in options.filled(table, uri):
+        for part in options.filled(rows_of_samples(table, chosen.sample_ids), uri):
             scores.append(score_images(part, SCORED_WITH))
-            pictures |= thumbnails_of(scores[-1], chosen.sample_ids)
+            pictures |= thumbnails_in(scores[-1])
             if len(pictures) <= PREVIEWS:
                 pictures |= previews_of(part)
             rows.append(part.drop_columns(["binary_content"]))

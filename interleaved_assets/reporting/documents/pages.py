@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
@@ -24,10 +24,10 @@ from interleaved_assets.pipeline.stages.dag import OUTPUTS, ROW_STAGES, stage_da
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, REWRITTEN
 from interleaved_assets.pipeline.stages.outputs import find_table
 from interleaved_assets.reporting.documents.choice import Choice, check_choice, choose_documents
-from interleaved_assets.reporting.documents.document import ShownDocument, build_documents
+from interleaved_assets.reporting.documents.document import ShownDocument, build_documents, rows_of_samples
 from interleaved_assets.reporting.documents.text_scores import text_scores
 from interleaved_assets.reporting.figures.collect import shard_facts
-from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
+from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, pictures_by_key, thumbnails_in
 from interleaved_assets.reporting.figures.measures import measures_of
 from interleaved_assets.reporting.figures.pictures import BATCH_BYTES, shown_thumbnails, with_images
 from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN, previews
@@ -87,12 +87,12 @@ def shard_documents(
     chosen = choose_documents(sample_ids, _reasons_by_sample(ledger), choice, _without_pictures(facts.scores))
     schema = parquet_shard_schema(stored, storage_options=paths.options)
     columns = [name for name in schema.names if name not in ("binary_content", BINARY_SIZE)]
-    rows = pa.concat_tables(rows_of(chosen.sample_ids, _read(stored, paths, columns)))
-    pictures = thumbnails_of(facts.scores, chosen.sample_ids)
+    rows = pa.concat_tables(rows_of_samples(table, chosen.sample_ids) for table in _read(stored, paths, columns))
+    pictures = {} if facts.scores is None else thumbnails_in(rows_of_samples(facts.scores, chosen.sample_ids))
     images = pc.sum(pc.equal(rows["modality"], "image"), min_count=0).as_py()
     if with_previews and (images <= PREVIEWS or not pictures):
         try:
-            tables = rows_of(chosen.sample_ids, _read(stored, paths, _IMAGE_COLUMNS))
+            tables = (rows_of_samples(table, chosen.sample_ids) for table in _read(stored, paths, _IMAGE_COLUMNS))
             for part in with_images(tables, facts.rows_stage, paths, settings.storage):
                 pictures |= previews_of(part)
         except (StorageError, ShardError) as error:
@@ -126,7 +126,7 @@ def _dropped_before(ledger: pa.Table, sample_ids: Sequence[str], paths: ShardPat
     """
     stages = [name for name in ROW_STAGES[1:] if not OUTPUTS[name].hides_dropped_texts]
     before = pc.is_in(ledger["stage"], pa.array([name for name in stages if name != FILTERED], pa.string()))
-    return dropped_contents(next(rows_of(sample_ids, [ledger.filter(before)])), paths)
+    return dropped_contents(rows_of_samples(ledger.filter(before), sample_ids), paths)
 
 
 def stored_pages(storage: StorageSettings) -> dict[str, str]:
@@ -135,23 +135,10 @@ def stored_pages(storage: StorageSettings) -> dict[str, str]:
     return {name.removesuffix(".html"): quote(f"pages/{name}") for name in names if name.endswith(".html")}
 
 
-def rows_of(sample_ids: Sequence[str], tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of these samples, table by table."""
-    wanted = pa.array(sample_ids, pa.string())
-    for table in tables:
-        yield filter_rows(table, pc.is_in(table["sample_id"].cast(pa.string()), wanted))
-
-
-def thumbnails_of(scores: pa.Table | None, sample_ids: Sequence[str]) -> dict[ImageKey, bytes]:
-    """Return the thumbnails in a table of scores, for the images of these samples."""
-    return {} if scores is None else thumbnails_in(next(rows_of(sample_ids, [scores])))
-
-
 def previews_of(rows: pa.Table) -> dict[ImageKey, bytes]:
     """Return pictures of the images in ``rows``, made from their bytes; none for an image that cannot be decoded."""
     images = filter_rows(rows, pc.and_(pc.equal(rows["modality"], "image"), pc.is_valid(rows["binary_content"])))
-    made = previews([content.as_buffer() for content in images["binary_content"]])
-    return {key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None}
+    return pictures_by_key(images, previews([content.as_buffer() for content in images["binary_content"]]))
 
 
 def _read(uri: str, paths: ShardPaths, columns: Collection[str]) -> Iterator[pa.Table]:

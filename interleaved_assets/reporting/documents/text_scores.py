@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.model.columns import IMAGE_KEY, METADATA_POSITION
-from interleaved_assets.reporting.documents.document import Score, add_scores
+from interleaved_assets.reporting.documents.document import Score, add_scores, rows_of_samples
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import Measure, measure_of
 from interleaved_assets.scoring.protocol.filter import TextFilter
@@ -39,7 +39,7 @@ def text_scores(documents: pa.Table | None, sample_ids: Sequence[str], selection
     """Return the scores of the documents ``sample_ids`` from the table of document scores, if there is one."""
     if documents is None:
         return TextScores({}, {})
-    documents = documents.filter(pc.is_in(documents["sample_id"].cast(pa.string()), pa.array(sample_ids, pa.string())))
+    documents = rows_of_samples(documents, sample_ids)
     is_document = pc.equal(documents["position"], METADATA_POSITION)
     parts = {"document": documents.filter(is_document), "text": documents.filter(pc.invert(is_document))}
     bounded = [judge for name in selection.active_filters() if isinstance(judge := selection.find(name), TextFilter)]

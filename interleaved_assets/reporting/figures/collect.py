@@ -13,20 +13,10 @@ from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
 from interleaved_assets.pipeline.run.threads import TABLE_READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES, rows_input, stage_dag
-from interleaved_assets.pipeline.stages.names import (
-    DOCUMENT_SCORES,
-    FILTERED,
-    FINAL_TARS,
-    IMAGE_SCORES,
-    NORMALIZED,
-)
-from interleaved_assets.pipeline.stages.outputs import (
-    find_scores_of,
-    find_table,
-    read_ledgers,
-)
+from interleaved_assets.pipeline.stages.names import DOCUMENT_SCORES, FILTERED, FINAL_TARS, IMAGE_SCORES, NORMALIZED
+from interleaved_assets.pipeline.stages.outputs import find_scores_of, find_table, read_ledgers
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus
-from interleaved_assets.pipeline.status.status import COMPLETE, State, Status
+from interleaved_assets.pipeline.status.status import State, Status
 from interleaved_assets.reporting.figures.facts import ShardFacts
 from interleaved_assets.selection.positions import join_scores
 from interleaved_assets.settings import Settings
@@ -55,7 +45,8 @@ def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
             records = dataset.valid_records(key)
             status = dataset.status(key, records)
             paths = dataset.storage.shard(key)
-            found = _facts(records, paths, status=status, problem=dataset.problem_of(key, status))
+            problem = dataset.problem_of(key, status)
+            found = dataclasses.replace(_facts(records, paths), status=status, problem=problem)
             if status.state is State.VANISHED and not found.published:
                 found = dataclasses.replace(found, published=_left_over(paths))
             return found
@@ -65,19 +56,12 @@ def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
     return parallel_map(facts, dataset.keys, threads=TABLE_READERS)
 
 
-def _facts(
-    records: Mapping[str, Record],
-    paths: ShardPaths,
-    *,
-    thumbnails: bool = False,
-    status: Status = COMPLETE,
-    problem: str = "",
-) -> ShardFacts:
+def _facts(records: Mapping[str, Record], paths: ShardPaths, *, thumbnails: bool = False) -> ShardFacts:
     published = published_versions(records)
     records = _of_the_same_rows(records)
     first = records.get(NORMALIZED)
     if first is None:
-        return ShardFacts(paths.key, status=status, problem=problem, published=published)
+        return ShardFacts(paths.key, published=published)
     dropping = [name for name in LEDGER_STAGES if name in records]
     tables = _tables_of_scores(records, paths, thumbnails=thumbnails)
     images = [table for name, table in tables.items() if name in IMAGE_SCORE_STAGES and table is not None]
@@ -95,8 +79,6 @@ def _facts(
         documents=tables.get(DOCUMENT_SCORES),
         not_stored=tuple(name for name, table in tables.items() if table is None),
         errors=row_errors(records),
-        status=status,
-        problem=problem,
     )
 
 

@@ -1,6 +1,6 @@
 """The input of the reports: counts, scores and ledger of one shard."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,12 +28,21 @@ def image_keys(table: pa.Table) -> list[ImageKey]:
     return [ImageKey(*key) for key in zip(*(table[name].to_pylist() for name in ImageKey._fields), strict=True)]
 
 
+def has_key(table: pa.Table, keys: Collection[ImageKey]) -> pa.BooleanArray:
+    """Return which rows of ``table`` have one of ``keys``."""
+    return pa.array([key in keys for key in image_keys(table)], pa.bool_())
+
+
+def pictures_by_key(table: pa.Table, pictures: Iterable[bytes | None]) -> dict[ImageKey, bytes]:
+    """Return the picture of each row of ``table``; none for an image that could not be decoded."""
+    return {key: picture for key, picture in zip(image_keys(table), pictures, strict=True) if picture is not None}
+
+
 def thumbnails_in(scores: pa.Table | None) -> dict[ImageKey, bytes]:
-    """Return the thumbnails in a table of scores; none for an image that could not be decoded."""
+    """Return the thumbnails in a table of scores."""
     if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
         return {}
-    pictures = zip(image_keys(scores), scores[THUMBNAIL_COLUMN].to_pylist(), strict=True)
-    return {key: picture for key, picture in pictures if picture is not None}
+    return pictures_by_key(scores, scores[THUMBNAIL_COLUMN].to_pylist())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.run.raw_images import with_raw_images
 from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.names import NORMALIZED
-from interleaved_assets.reporting.figures.facts import ImageKey, image_keys, thumbnails_in
+from interleaved_assets.reporting.figures.facts import ImageKey, has_key, image_keys, pictures_by_key, thumbnails_in
 from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN, thumbnails
 from interleaved_assets.scoring.protocol.scorer import ERROR_COLUMN
 from interleaved_assets.settings import StorageSettings
@@ -36,8 +36,7 @@ def shown_thumbnails(
     """
     if scores is None or THUMBNAIL_COLUMN not in scores.column_names:
         return {}
-    wanted = set(keys)
-    scores = scores.filter(pa.array([key in wanted for key in image_keys(scores)], pa.bool_()))
+    scores = scores.filter(has_key(scores, set(keys)))
     found = thumbnails_in(scores)
     missing = scores.filter(pc.and_(scores[THUMBNAIL_COLUMN].is_null(), scores[ERROR_COLUMN].is_null()))
     if not missing.num_rows:
@@ -45,10 +44,7 @@ def shown_thumbnails(
     lacking = set(image_keys(missing))
     try:
         for images in _images(lacking, paths, storage):
-            made = thumbnails([content.as_buffer() for content in images["binary_content"]])
-            found |= {
-                key: picture for key, picture in zip(image_keys(images), made, strict=True) if picture is not None
-            }
+            found |= pictures_by_key(images, thumbnails([content.as_buffer() for content in images["binary_content"]]))
     except (StorageError, ShardError) as error:
         logger.warning("shard %s: %d pictures are not drawn: %s", paths.key, len(lacking - found.keys()), error)
     return found
@@ -71,17 +67,7 @@ def _images(keys: set[ImageKey], paths: ShardPaths, storage: StorageSettings) ->
         paths.output(NORMALIZED), columns=columns, max_batch_bytes=BATCH_BYTES, storage_options=paths.options
     )
     chosen = (
-        filter_rows(
-            table,
-            pa.array(
-                [
-                    key in keys and modality == "image"
-                    for key, modality in zip(image_keys(table), table["modality"].to_pylist(), strict=True)
-                ],
-                pa.bool_(),
-            ),
-        )
-        for table in tables
+        filter_rows(table, pc.and_(pc.equal(table["modality"], "image"), has_key(table, keys))) for table in tables
     )
     for table in with_images((table for table in chosen if table.num_rows), NORMALIZED, paths, storage):
         yield filter_rows(table, table["binary_content"].is_valid())

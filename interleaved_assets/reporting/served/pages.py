@@ -105,7 +105,7 @@ def _served(shard: ShardState, dataset: DatasetStatus, pages: Mapping[str, str])
 
 def shards_html(found: ServedDataset, storage: StorageSettings, *, search: str = "", number: int = 1) -> str:
     """Return the page with the state of the data set, and a part of its shards: those with ``search`` in their key."""
-    shards = [shard for shard in found.shards if search in shard.key]
+    shards, first = [shard for shard in found.shards if search in shard.key], (number - 1) * PAGE_ROWS
     return _html(
         "served_shards.html.j2",
         title=storage.output_root,
@@ -113,7 +113,9 @@ def shards_html(found: ServedDataset, storage: StorageSettings, *, search: str =
         search=search,
         report=REPORT_FILE,
         matching=len(shards),
-        **_part(shards, number),
+        shards=shards[first : first + PAGE_ROWS],
+        number=number,
+        pages=_pages(len(shards)),
     )
 
 
@@ -156,11 +158,6 @@ def ledger_html(place: Place, settings: Settings, *, number: int = 1) -> str:
 def message_html(title: str, text: str) -> str:
     """Return a page that says why the requested page cannot be shown."""
     return _html("served_message.html.j2", title=title, text=text)
-
-
-def _part(shards: list[ServedShard], number: int) -> dict[str, Any]:
-    first = (number - 1) * PAGE_ROWS
-    return {"shards": shards[first : first + PAGE_ROWS], "number": number, "pages": _pages(len(shards))}
 
 
 def _pages(rows: int) -> int:

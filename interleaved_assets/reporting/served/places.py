@@ -9,7 +9,7 @@ from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE
 from interleaved_assets.reporting.dataset import REPORT_FILE
 from interleaved_assets.settings import Settings, StorageSettings
-from interleaved_assets.settings.shard_paths import FAILURES_FOLDER
+from interleaved_assets.settings.shard_paths import FAILURES_FOLDER, ShardPaths
 
 
 class PlaceKind(StrEnum):
@@ -33,9 +33,9 @@ class Place(NamedTuple):
 
 
 _PER_STAGE: Final = {
-    "dropped": (PlaceKind.LEDGER, ".parquet"),
-    "records": (PlaceKind.JSON, ".json"),
-    FAILURES_FOLDER: (PlaceKind.JSON, ".json"),
+    "dropped": (PlaceKind.LEDGER, ".parquet", ShardPaths.ledger),
+    "records": (PlaceKind.JSON, ".json", ShardPaths.record),
+    FAILURES_FOLDER: (PlaceKind.JSON, ".json", ShardPaths.failure),
 }
 
 
@@ -63,13 +63,11 @@ def _place(name: str, storage: StorageSettings) -> Place | None:
     stage, _, rest = rest.partition("/")
     if folder not in _PER_STAGE or stage not in EVERY_STAGE:
         return None
-    kind, ending = _PER_STAGE[folder]
+    kind, ending, uri_of = _PER_STAGE[folder]
     key = rest.removesuffix(ending)
     if key == rest or not is_key(key):
         return None
-    paths = storage.shard(key)
-    uris = {"dropped": paths.ledger, "records": paths.record, FAILURES_FOLDER: paths.failure}
-    return Place(kind, uris[folder](stage), key, stage)
+    return Place(kind, uri_of(storage.shard(key), stage), key, stage)
 
 
 def path_of(uri: str, storage: StorageSettings) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
@@ -36,15 +36,6 @@ FIRST_DROPS: Final = 5
 _CONTENT_LENGTH: Final = 60
 _PAGE_DROPPED, _PAGE_KEPT = 16, 8  # most pictures of the contact sheet; about a dozen fit
 _VERSION: Final = 7  # version of the drawing: a change draws the pictures of unchanged shards again
-
-
-class Drawn(NamedTuple):
-    """The pictures drawn for a shard."""
-
-    report: str
-    """Markdown with its pictures inside."""
-    page: str
-    """An HTML page to store beside the outputs; empty if there is none."""
 
 
 class StoredPictures(BaseModel):
@@ -79,12 +70,12 @@ def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
         stored = StoredPictures.model_validate_json(read_small(uri, paths.options) or b"")
         if stored.version == version:
             return stored
-    drawn = selection_pictures(record.shard, settings) if has_pictures else Drawn("", "")
-    if drawn.page:
+    report, page = selection_pictures(record.shard, settings) if has_pictures else ("", "")
+    if page:
         with atomic_output(paths.page(), paths.options) as out:
-            out.write(drawn.page.encode())
+            out.write(page.encode())
     drops = _first_drops(record, settings) if record.dropped else []
-    stored = StoredPictures(version=version, report=drawn.report, page=bool(drawn.page), drops=drops)
+    stored = StoredPictures(version=version, report=report, page=bool(page), drops=drops)
     with atomic_output(uri, paths.options) as out:
         out.write(json.dumps(stored.model_dump()).encode())
     return stored
@@ -124,8 +115,8 @@ def _with_short_words(content: str) -> str:
     return re.sub(r"[!-~]+", lambda word: short_id(word[0]), content)
 
 
-def selection_pictures(key: str, settings: Settings) -> Drawn:
-    """Draw counts, drops by reason, histograms of every score, the contact sheet of images, and the page.
+def selection_pictures(key: str, settings: Settings) -> tuple[str, str]:
+    """Return counts, drops, histograms of every score and the contact sheet as Markdown, and the page, if any, as HTML.
 
     The asset after the scores has all pictures of a shard, so that the event log holds them once.
     """
@@ -144,4 +135,4 @@ def selection_pictures(key: str, settings: Settings) -> Drawn:
     if settings.pages.enabled:
         documents = shard_documents(key, settings, Choice(settings.pages.max_documents), facts=facts)
         page = documents_html(documents, plots_url(facts, measures))
-    return Drawn(shard_report(facts, measures, *tiles), page)
+    return shard_report(facts, measures, *tiles), page

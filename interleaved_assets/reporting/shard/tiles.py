@@ -12,7 +12,7 @@ from interleaved_assets.model.shown import cut_text, markdown_cell
 from interleaved_assets.pipeline.lineage.contents import RowKey
 from interleaved_assets.reporting.documents.document import about_images, scores_by_image
 from interleaved_assets.reporting.figures.drops import by_turns, common_prefix, reason_text
-from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, image_keys, thumbnails_in
+from interleaved_assets.reporting.figures.facts import ImageKey, ShardFacts, has_key, image_keys, thumbnails_in
 from interleaved_assets.reporting.figures.measures import SIZE_COLUMNS, Measure
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.reporting.wording.page import data_url
@@ -64,7 +64,7 @@ def choose_pictures(
 
 def compared_texts(scores: pa.Table, keys: Sequence[ImageKey]) -> dict[ImageKey, RowKey]:
     """Return the row of the nearest text for those of ``keys`` that CLIP compared with texts."""
-    _, nearest, _ = about_images(_of_images(scores, set(keys)))
+    _, nearest, _ = about_images(scores.filter(has_key(scores, set(keys))))
     return {key: RowKey(key.sample_id, position, "text") for key, position in nearest.items() if position is not None}
 
 
@@ -77,13 +77,14 @@ def tiles_of(
 ) -> list[Tile]:
     """Return the tiles of ``keys``, in their order, with their thumbnails and the nearest texts."""
     assert facts.scores is not None
-    scores = _of_images(facts.scores, set(keys))
+    scores = facts.scores.filter(has_key(facts.scores, set(keys)))
     # scores that follow from the size are left out, because the size is shown
     values = scores_by_image(scores, [measure for measure in measures if not set(measure.columns) <= SIZE_COLUMNS])
     sizes, _, errors = about_images(scores)
     drops: dict[ImageKey, dict[str, Any]] = {}
     if facts.ledger is not None:
-        ledger = _of_images(facts.ledger.filter(pc.equal(facts.ledger["modality"], "image")), set(keys))
+        images = facts.ledger.filter(pc.equal(facts.ledger["modality"], "image"))
+        ledger = images.filter(has_key(images, set(keys)))
         drops = dict(zip(image_keys(ledger), ledger.to_pylist(), strict=True))
     tiles = []
     for key in keys:
@@ -145,9 +146,3 @@ def _fitting(tiles: Sequence[Tile], prefix: str, room: int) -> list[str]:
 
 def _size(line: str) -> int:
     return len(line.encode()) + 1
-
-
-def _of_images(table: pa.Table, keys: set[ImageKey]) -> pa.Table:
-    """Return the rows of ``table`` (one per image) of the images in ``keys``."""
-    places = [index for index, key in enumerate(image_keys(table)) if key in keys]
-    return table.take(pa.array(places, pa.int64()))

@@ -74,7 +74,7 @@ def test_a_folder_of_images_with_captions_is_curated(tmp_path: Path, capsys: pyt
     (tmp_path / "raw/photos/alone.txt").write_text("of no image")
     good_shard(tmp_path / "raw/photos/shard.tar")
     listing = list_raw_files(settings.storage)
-    keys = [shard.key for shard, _ in listing.files]
+    keys = [shard.key for shard in listing.shards]
     assert keys == ["photos/images-0-of-2", "photos/images-1-of-2", "photos/shard"]
     assert listing.ignored == ["photos/alone.txt"]
     through(settings, keys)

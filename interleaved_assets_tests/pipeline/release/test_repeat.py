@@ -16,8 +16,7 @@ import pytest
 from aiobotocore.client import AioBaseClient
 
 from interleaved_assets.model.errors import OptionError, StorageError
-from interleaved_assets.pipeline.release.folder import CARD_FILE
-from interleaved_assets.pipeline.release.make import make_release
+from interleaved_assets.pipeline.release.make import CARD_FILE, make_release
 from interleaved_assets.pipeline.release.manifest import MANIFEST_FILE, read_manifest
 from interleaved_assets.pipeline.release.verify import verify_release
 from interleaved_assets.settings import Settings, load_settings

@@ -9,7 +9,7 @@ from interleaved_assets.defs.assets import build_assets
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import Stage, StageOutput, last_with_rows
 from interleaved_assets.pipeline.stages import dag
-from interleaved_assets.pipeline.stages.dag import code_versions, downstream_of, is_last_of, stage_dag
+from interleaved_assets.pipeline.stages.dag import code_versions, downstream_of, stage_dag
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import project
@@ -58,8 +58,6 @@ def test_downstream_stages() -> None:
     assert downstream_of("rows", stages) == {"scores", "chosen", "tars"}
     assert downstream_of("chosen", stages) == {"tars"}
     assert downstream_of("tars", stages) == frozenset()
-    assert is_last_of("scores", ["rows", "scores"], stages)
-    assert not is_last_of("rows", ["rows", "tars"], stages)  # also with a gap between them
 
 
 def test_lists_of_stages_follow_from_the_kinds_of_their_outputs() -> None:

@@ -111,7 +111,7 @@ def test_formats_that_are_not_named_make_no_shards(tmp_path: Path) -> None:
     good_shard(tmp_path / "raw/a.tar")
     as_parquet(tmp_path / "raw/a.tar", tmp_path / "raw/a.parquet")
     listing = list_raw_files(settings.storage)
-    assert [shard.key for shard, _ in listing.files] == ["a"]
+    assert [shard.key for shard in listing.shards] == ["a"]
     assert listing.ignored == ["a.parquet"]
 
 

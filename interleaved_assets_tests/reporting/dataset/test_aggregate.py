@@ -147,5 +147,5 @@ def test_final_tars_without_a_raw_tar_and_those_of_the_same_content() -> None:
         ShardFacts("f", status=gone),  # its final tar was deleted
     ]
     data = aggregate(shards, MEASURES)
-    assert data.published_without_raw() == ["a", "c"]
+    assert data.published(State.VANISHED) == ["a", "c"]
     assert data.published_twice() == [("a", "b"), ("c", "d")]

@@ -94,9 +94,9 @@ def test_a_moved_bound_makes_no_scores_stale_and_what_it_drops_is_drawn(settings
     assert take_through(stage_dag(moved)["image_scores"], "a", moved).unchanged
     through(moved)
     assert with_thumbnails(tmp_path) == stored
-    drawn = selection_pictures("a", moved)
-    assert drawn.report.count("![picture](data:image/webp") == 11
-    assert drawn.page.count("data:image/") >= 11
+    report, page = selection_pictures("a", moved)
+    assert report.count("![picture](data:image/webp") == 11
+    assert page.count("data:image/") >= 11
 
 
 def test_a_page_without_drops_shows_documents_whose_pictures_are_stored(settings: Settings, tmp_path: Path) -> None:
