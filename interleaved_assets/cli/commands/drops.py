@@ -1,8 +1,8 @@
 """``interleaved drops``: print the ledgers of shards, with the contents of the rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -42,7 +42,7 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
     interleaved drops --shard 2024/part-0003
     interleaved drops --shard 2024/part-0003 --reason ratio_above --json
     """
-    from interleaved_assets.cli.terminal.console import console, print_error, print_json
+    from interleaved_assets.cli.terminal.console import console, print_error, print_json, short
     from interleaved_assets.cli.terminal.shard_keys import stored_keys_problem
     from interleaved_assets.model.errors import InterleavedError
     from interleaved_assets.pipeline.run.stored_records import recorded_stages
@@ -70,36 +70,34 @@ def drops_command(file: str | None, *, shard: str | None, reason: str | None, li
             unread = True
             print_error(f"interleaved: shard {key} was skipped: {drops}")
             continue
-        reasons.update(dict.fromkeys(drops.reasons))
-        rows = drops.rows if left is None else drops.rows[: left - shown]
-        is_cut = len(rows) < len(drops.rows)
+        found, of_shard = drops
+        reasons.update(dict.fromkeys(of_shard))
+        rows = found if left is None else found[: left - shown]
+        is_cut = len(rows) < len(found)
         if as_json:
             for row in rows:
                 print_json(row)
         elif rows:
             of_all = f"{len(rows):,} of " if is_cut else ""
-            title = f"{key}: {of_all}{counted(len(drops.rows), 'dropped row')}"
+            title = f"{key}: {of_all}{counted(len(found), 'dropped row')}"
             console().print_table(_COLUMNS, (line_of(row, row["stage"]) for row in rows), title=title)
         shown += len(rows)
         if is_cut:
             print_error(f"interleaved: stopped after {counted(shown, 'row')}; --limit N lists more")
             break
     if not shown and not unread:
-        print_error(f"interleaved: {_no_rows(shard, len(keys), reason, list(reasons))}")
+        where = f"of shard {shard}" if shard is not None else f"in {counted(len(keys), 'shard')}"
+        what = f" for {short(reason)}; its reasons: {', '.join(reasons) or 'none'}" if reason is not None else ""
+        print_error(f"interleaved: no row {where} was dropped{what}")
         return 1
     return 2 if unread else 0
 
 
-class _Drops(NamedTuple):
-    """The dropped rows of a shard."""
+def _read(key: str, reason: str | None, settings: "Settings") -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the dropped rows of a shard, for this reason alone if one is given, and all reasons in its ledgers.
 
-    rows: list[dict[str, Any]]
-    """Lines of its ledgers with the key of the shard and the content, of the wanted reason alone."""
-    reasons: Sequence[str]
-    """All reasons in its ledgers."""
-
-
-def _read(key: str, reason: str | None, settings: "Settings") -> _Drops:
+    A row has the key of the shard and its content.
+    """
     import pyarrow.compute as pc
 
     from interleaved_assets.model.ledger import drop_reasons
@@ -124,7 +122,7 @@ def _read(key: str, reason: str | None, settings: "Settings") -> _Drops:
         {"shard": key, **row, "content": contents.get(row_key)}
         for row_key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
     ]
-    return _Drops(rows, reasons)
+    return rows, reasons
 
 
 def _require_ledger(record: "Record", paths: "ShardPaths") -> None:
@@ -136,15 +134,6 @@ def _require_ledger(record: "Record", paths: "ShardPaths") -> None:
     alone = record.model_copy(update={"outputs": {"ledger": ledger}})
     if with_present_stamps(alone, paths.options) is None:
         raise ShardError(f"{ledger.uri} is gone or not that of its record: interleaved run {paths.key}")
-
-
-def _no_rows(shard: str | None, shards: int, reason: str | None, reasons: list[str]) -> str:
-    from interleaved_assets.cli.terminal.console import short
-    from interleaved_assets.reporting.wording.text import counted
-
-    where = f"of shard {shard}" if shard is not None else f"in {counted(shards, 'shard')}"
-    what = f" for {short(reason)}; its reasons: {', '.join(reasons) or 'none'}" if reason is not None else ""
-    return f"no row {where} was dropped{what}"
 
 
 def line_of(row: Mapping[str, Any], decided: str) -> tuple[str, ...]:

@@ -18,8 +18,10 @@ def judge_schema(record: Record, basis: Basis) -> Verdict:
     expected, passthrough = basis.stage.columns(basis.settings), basis.stage.output.kind == "rows"
     found, names = list(record.columns), [column.name for column in expected]
     others = len(found) - len(expected) if passthrough else 0
+    surplus = [] if passthrough else [name for name in found if name not in names]
     problems = [
-        *_missing_and_surplus(found, names, passthrough=passthrough),
+        *(f"{name} is missing" for name in names if name not in found),
+        *(f"{name} is not expected" for name in surplus),
         *(problem for column in expected if (problem := _difference(record, column)) is not None),
     ]
     if not problems and found[: len(expected)] != names:
@@ -31,12 +33,6 @@ def judge_schema(record: Record, basis: Basis) -> Verdict:
         cut_list(problems, _SHOWN, "; ") or summary,
         {"columns": len(found), "columns_expected": len(expected), "column_problems": len(problems)},
     )
-
-
-def _missing_and_surplus(found: list[str], expected: list[str], *, passthrough: bool) -> list[str]:
-    missing = [name for name in expected if name not in found]
-    surplus = [] if passthrough else [name for name in found if name not in expected]
-    return [f"{name} is missing" for name in missing] + [f"{name} is not expected" for name in surplus]
 
 
 def _difference(record: Record, column: Column) -> str | None:

@@ -110,19 +110,14 @@ def _kept_row(row: Mapping[str, Any], stage: str) -> TracedRow:
         place = f"{row['tar_file']}: {row['member']}"
         return TracedRow(row["position"], "image", _EXPORTED, {}, None, None, place)
     # a table of scores has no modality: it has only images, or documents and their texts
-    modality = row.get("modality") or _scored_unit(row["position"], stage)
+    of_texts = "document" if row["position"] == METADATA_POSITION else "text"
+    modality = row.get("modality") or (of_texts if stage == DOCUMENT_SCORES else "image")
     error = row.get("score_error") if "modality" not in row else row["materialize_error"]
     outcome = f"error: {error_code(error)}" if error else _KEPT if "modality" in row else _SCORED
     shown = float if modality == "image" else (int, float)  # the size of an image is left out
     numbers = {name: value for name, value in row.items() if isinstance(value, shown) and name != "position"}
     scores = {} if "modality" in row else numbers
     return TracedRow(row["position"], modality, outcome, scores, None, None, error or "")
-
-
-def _scored_unit(position: int, stage: str) -> str:
-    if stage != DOCUMENT_SCORES:
-        return "image"
-    return "document" if position == METADATA_POSITION else "text"
 
 
 def trace_sample(sample_id: str, paths: ShardPaths, stages: Iterable[str]) -> list[StageTrace]:
@@ -191,13 +186,11 @@ def _may_have(sample_id: str, paths: ShardPaths) -> bool:
     record = read_record(paths.record(NORMALIZED), paths.options)
     if record is None:  # later stages may still have their records
         return True
-    places = [record.outputs["rows"].uri, *([record.outputs["ledger"].uri] if record.dropped else [])]
-    return any(_has(sample_id, uri, paths.options) for uri in places)
-
-
-def _has(sample_id: str, uri: str, options: Mapping[str, object]) -> bool:
-    with open_parquet(uri, options, advice=_ADVICE) as source:
-        return bool(groups_with([sample_id], source))
+    for role in ("rows", "ledger") if record.dropped else ("rows",):
+        with open_parquet(record.outputs[role].uri, paths.options, advice=_ADVICE) as source:
+            if groups_with([sample_id], source):
+                return True
+    return False
 
 
 def _rows_of(sample_id: str, uri: str, options: Mapping[str, object]) -> pa.Table:

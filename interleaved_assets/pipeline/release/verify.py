@@ -41,7 +41,8 @@ def verify_release(
     yield from parallel_map(look, files, threads=TABLE_READERS)
     if all(tar.path.startswith(f"{TARS_FOLDER}/") for tar in manifest.tars):
         expected = {tar.path for tar in manifest.tars}
-        for name in _tars_below(folder, options_of(folder, options)):
+        present = files_below(join(folder, TARS_FOLDER), options_of(folder, options))
+        for name in sorted(f"{TARS_FOLDER}/{name}" for name in present if name.endswith(".tar")):
             if name not in expected:
                 yield Difference("unexpected", join(folder, name), "a tar that the manifest does not name")
 
@@ -63,8 +64,3 @@ def compare_file(uri: str, size: int | None, sha256: str, options: StorageOption
     except StorageError as error:
         return Difference("unreadable", uri, str(error))
     return None if present == sha256 else Difference("sha256", uri, f"{present} instead of {sha256}")
-
-
-def _tars_below(folder: str, options: StorageOptions) -> list[str]:
-    names = files_below(join(folder, TARS_FOLDER), options)
-    return sorted(f"{TARS_FOLDER}/{name}" for name in names if name.endswith(".tar"))
