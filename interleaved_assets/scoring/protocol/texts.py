@@ -122,7 +122,7 @@ def _measured(batch: TextBatch, scorers: Sequence[PreparedScorer], errors: list[
                 raise ValueError(f"it returned an array of {odd[0]:,} values for {rows:,} rows")
         except InterleavedError:
             raise
-        except Exception as error:  # noqa: BLE001  a scorer of a plugin raises exceptions of any type
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a scorer of a plugin raises exceptions of any type
             reason = str(error).strip().partition("\n")[0]
             errors.append(row_error("scorer_failed", f"{scorer.name}: {type(error).__name__}: {reason}"))
             found = [pa.nulls(rows, dtype) for dtype in one.types]

@@ -1,3 +1,4 @@
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -197,17 +198,23 @@ def test_nsfw_column():
 
 def test_any_scorer_exception_is_an_error_of_one_image():
     def failing(image):
-        return {50: lambda: 1 / 0, 60: lambda: cv2.resize(image, (0, 0)), 70: lambda: 7.0}[image.shape[1]]()
+        return {
+            50: lambda: 1 / 0,
+            60: lambda: cv2.resize(image, (0, 0)),
+            70: lambda: 7.0,
+            80: lambda: sys.exit(0),
+        }[image.shape[1]]()
 
     register_scorer(Scorer("fragile", {"fragile": pa.float64()}, lambda _: failing))
     try:
-        rows = image_rows([encode(noise(40, width)) for width in (50, 60, 70)])
+        rows = image_rows([encode(noise(40, width)) for width in (50, 60, 70, 80)])
         scores = score_images(rows, ScoringSettings(scorers=("sharpness", "fragile")))
     finally:
         unregister_scorer("fragile")
-    assert scores["fragile"].to_pylist() == [None, None, 7.0]
+    assert scores["fragile"].to_pylist() == [None, None, 7.0, None]
     assert scores["sharpness"].null_count == 0
-    first, second, third = scores["score_error"].to_pylist()
+    first, second, third, fourth = scores["score_error"].to_pylist()
+    assert fourth == "scorer_failed: fragile: SystemExit: 0"
     assert first == "scorer_failed: fragile: ZeroDivisionError: division by zero"
     assert second.startswith("scorer_failed: fragile: error: OpenCV")
     assert third is None
