@@ -1,7 +1,10 @@
 import errno
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -195,3 +198,23 @@ def test_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     (tmp_path / "raw").rmdir()
     assert main(command) == 2
     assert "raw root" in capsys.readouterr().err
+
+
+def test_a_scorer_that_hangs_does_not_keep_the_command_from_ending(tmp_path: Path) -> None:
+    project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    (tmp_path / "hanging.py").write_text(
+        "from threading import Event\n"
+        "from interleaved_assets.scoring import Scorer, register_scorer\n"
+        "register_scorer(Scorer('hanging', {'hanging': 'double'}, lambda _: lambda image: Event().wait(600)))\n"
+    )
+    with (tmp_path / "interleaved.toml").open("a") as settings:
+        settings.write(
+            '[plugins]\nmodules = ["hanging"]\n[scoring]\nscorers = ["sharpness", "qr", "hanging"]\n'
+            "[run]\nmax_shard_seconds = 2\n"
+        )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
+    command = [sys.executable, "-m", "interleaved_assets.cli", "run", "--jobs", "1"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
+    assert ran.returncode == 2
+    assert b"shard a: image_scores was stopped because it took longer than run.max_shard_seconds = 2" in ran.stderr

@@ -3,7 +3,7 @@
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import binary_views, parts_within
 from interleaved_assets.io.rows.processors import thread_count
+from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.model.row_checks import check_rows
 from interleaved_assets.model.rows import filter_rows
@@ -92,7 +93,7 @@ def score_batches(
 
     waiting: deque[tuple[pa.Table, list[Future[list[tuple[object, ...]]]]]] = deque()
     threads = thread_count(threads)
-    with decoders_for_threads(), ThreadPoolExecutor(threads, thread_name_prefix="score") as pool:
+    with decoders_for_threads(), Workers(threads, "score") as pool:
         for images in map(_images, tables):
             sources = _sources(images)
             sizes = np.array([len(source) for _, source in sources], np.int64)

@@ -1,7 +1,6 @@
 """Scoring of the documents and texts of a table, in batches on threads; NumPy releases the GIL in most of the work."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 
 from interleaved_assets.io.rows.batches import split_samples
 from interleaved_assets.io.rows.processors import thread_count
+from interleaved_assets.io.rows.workers import Workers
 from interleaved_assets.model.errors import InterleavedError, OptionError, row_error
 from interleaved_assets.model.fields import absent_field, root_of
 from interleaved_assets.model.row_checks import check_rows
@@ -74,8 +74,9 @@ def score_documents(
     if threads <= 1:
         tables = [_scored(batch, fields, scorers, schema) for batch in batches]
     else:
-        with ThreadPoolExecutor(threads, thread_name_prefix="texts") as pool:
-            tables = list(pool.map(lambda batch: _scored(batch, fields, scorers, schema), batches))
+        with Workers(threads, "texts") as pool:
+            tasks = [pool.submit(_scored, batch, fields, scorers, schema) for batch in batches]
+            tables = [task.result() for task in tasks]
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
