@@ -100,4 +100,26 @@ def _decoded(batch: pa.RecordBatch, target: pa.Schema, limit: int, uri: str) -> 
 
 
 def _as_type(batch: pa.RecordBatch, target: pa.Schema) -> pa.Table:
-    return with_columns(pa.Table.from_batches([batch]).select(target.names), target)
+    columns = [_decoded_in_place(column) for column in batch.columns]
+    return with_columns(pa.Table.from_arrays(columns, batch.schema.names).select(target.names), target)
+
+
+def _decoded_in_place(column: pa.Array) -> pa.Array:
+    """Return ``column`` as bytes that are not copied, if it is a dictionary whose values its rows have in order.
+
+    Images written with a dictionary are such a column. Values that take less than half of their dictionary are left to
+    a copy, since a view would keep all of the dictionary in memory.
+    """
+    if not pa.types.is_dictionary(column.type) or column.type.value_type != pa.binary():
+        return column
+    values, picked = column.dictionary, column.indices.drop_null().to_numpy()
+    if not len(picked) or values.null_count or (np.diff(picked) != 1).any():
+        return column
+    _, ends, data = values.buffers()
+    ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    valid = np.asarray(column.is_valid())
+    offsets = ends[picked[0] + np.concatenate([[0], np.cumsum(valid)])]
+    if 2 * (offsets[-1] - offsets[0]) < ends[-1] - ends[0]:
+        return column
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(column), [bitmap, pa.py_buffer(offsets), data])

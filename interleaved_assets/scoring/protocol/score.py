@@ -91,6 +91,11 @@ def score_batches(
             for sample_id, source in sources
         ]
 
+    if not scorers:
+        # reading a header takes microseconds, less than handing it to a thread
+        for images in map(_images, tables):
+            yield _score_table(images, score(_sources(images)), schema)
+        return
     waiting: deque[tuple[pa.Table, list[Future[list[tuple[object, ...]]]]]] = deque()
     threads = thread_count(threads)
     with decoders_for_threads(), Workers(threads, "score") as pool:
