@@ -4,11 +4,8 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 # pip takes three times as long. It works too: make INSTALL=".venv/bin/python -m pip install" ...
 INSTALL = $(BIN)/uv pip install --python $(BIN)/python
-# uv does not read pip's configuration. Your own package index is handed on.
-INDEX := $(or $(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
-ifneq ($(INDEX),)
-export UV_DEFAULT_INDEX ?= $(INDEX)
-endif
+# uv does not read pip's configuration. Your own package index is handed on, where packages are installed.
+$(BIN)/.installed $(BIN)/.installed-dev $(BIN)/.installed-all: export UV_DEFAULT_INDEX ?= $(or $(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 INTERLEAVED_HOME ?= $(CURDIR)/.dagster_home
 # independent of a DAGSTER_HOME that the caller has for other projects
 export DAGSTER_HOME := $(INTERLEAVED_HOME)
