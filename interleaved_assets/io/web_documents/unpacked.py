@@ -15,7 +15,7 @@ from interleaved_assets.io.storage import StorageOptions, open_input
 from interleaved_assets.model.errors import ShardError, StorageError
 
 _GZIP: Final = b"\x1f\x8b"
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD: Final = (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18")  # the second begins a frame to skip, as pzstd writes it
 _ZIP: Final = b"PK\x03\x04"
 _BUFFER_BYTES: Final = 2**18
 _NO_FILES: Final = "__MACOSX/"
@@ -38,11 +38,11 @@ def open_unpacked(uri: str, storage_options: StorageOptions) -> Iterator[tuple[I
     with open_input(uri, storage_options) as raw:
         front = raw.read(len(_ZIP))
         raw.seek(0)
-        if not front.startswith(_GZIP) and front not in (_ZSTD, _ZIP):
+        if not front.startswith(_GZIP) and front not in (*_ZSTD, _ZIP):
             yield raw, False
             return
         try:
-            if front == _ZSTD:
+            if front in _ZSTD:
                 stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
                 with io.BufferedReader(stream, _BUFFER_BYTES) as unpacked:
                     yield unpacked, True
@@ -52,15 +52,20 @@ def open_unpacked(uri: str, storage_options: StorageOptions) -> Iterator[tuple[I
             else:
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield cast(IO[bytes], unpacked), True
-        except StorageError:
-            raise
-        except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:  # Arrow's is OSError
+        except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+            # errors of the storage; those of Arrow, gzip and bz2 are of type OSError too, but without a number
+            if isinstance(error, StorageError) or getattr(error, "errno", None) is not None:
+                raise
             raise DamagedError(str(error)) from error
 
 
 def _archive(raw: IO[bytes]) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(raw)
+    except zipfile.BadZipFile as error:
+        if isinstance(error.__context__, OSError):  # zipfile says the same of a file that cannot be read
+            raise error.__context__ from None
+        raise
     except (IndexError, ValueError, NotImplementedError) as error:  # fields of its directory that make no sense
         raise zipfile.BadZipFile(str(error)) from error
 

@@ -1,4 +1,7 @@
+import errno
 import hashlib
+import os
+import random
 import threading
 import zipfile
 from collections import Counter
@@ -158,6 +161,29 @@ def test_packed_files_and_cut_ones(tmp_path: Path, ending: str) -> None:
     assert "cannot be unpacked" in (JSONL.shortfall(str(path), ReadOptions()) or "")
     # the directory of a ZIP file is at its end, and the first block of zstd is as large as this file
     assert (0 if ending != ".gz" else 1) <= len(read(path)["sample_id"].unique()) < 500
+
+
+def test_zstd_may_begin_with_a_frame_to_skip(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"\x50\x2a\x4d\x18\x04\0\0\0size" + packed(lines(DOCUMENT), ".zst"))
+    assert read(path)["sample_id"].unique().to_pylist() == [DOCUMENT["url"]]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst", ".zip"])
+def test_a_disk_that_fails_is_no_cut_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    texts = [random.Random(1).randbytes(400_000).hex()]
+    path = tmp_path / f"a.jsonl{ending}"
+    path.write_bytes(packed(lines({"url": "long", "texts": texts, "images": [None]}), ending))
+    preadv = os.preadv
+
+    def failing(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        if offset > 0:
+            raise OSError(errno.EIO, "the disk is away")
+        return preadv(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", failing)
+    with pytest.raises(StorageError, match=rf"cannot read {path}: the disk is away"):
+        read(path, accept_incomplete=True)
 
 
 def test_a_zip_file_has_one_file(tmp_path: Path) -> None:
