@@ -71,12 +71,10 @@ def score_documents(
     rows = rows.set_column(rows.column_names.index("text_content"), "text_content", texts)
     batches = list(split_samples(rows, _BATCH_BYTES, text_bytes(rows)))
     threads = min(thread_count(threads), len(batches))
-    if threads <= 1:
-        tables = [_scored(batch, fields, scorers, schema) for batch in batches]
-    else:
-        with Workers(threads, "texts") as pool:
-            tasks = [pool.submit(_scored, batch, fields, scorers, schema) for batch in batches]
-            tables = [task.result() for task in tasks]
+    # not in the main thread, where SystemExit may be a signal that ends the process, and no error of a scorer
+    with Workers(threads, "texts") as pool:
+        tasks = [pool.submit(_scored, batch, fields, scorers, schema) for batch in batches]
+        tables = [task.result() for task in tasks]
     return pa.concat_tables([schema.empty_table(), *tables])
 
 

@@ -1,6 +1,7 @@
 """Texts that no one would write: no spaces, signs alone, invalid bytes, one very long row, very many rows."""
 
 import gc
+import threading
 import weakref
 
 import pyarrow as pa
@@ -125,6 +126,18 @@ def test_a_scorer_that_fails_leaves_the_others_their_scores(measured: object, er
     assert scores["words"].to_pylist() == [2, 2]
     assert scores["harm"].to_pylist() == [None, None]
     assert scores["score_error"].to_pylist() == [f"scorer_failed: broken: ValueError: {error}"] * 2
+
+
+def test_a_signal_that_ends_the_process_reaches_no_scorer() -> None:
+    def measure(found: batch.TextBatch) -> list[list[float]]:
+        return [[float(threading.current_thread() is threading.main_thread())] * found.keys.num_rows]
+
+    register_scorer(Scorer("where", {"where": "double"}, lambda _: measure, section="documents"))
+    try:
+        scores = score_documents(rows(["one two"]), DocumentSettings(scorers=("where",)), threads=1)
+    finally:
+        unregister_scorer("where")
+    assert scores["where"].to_pylist() == [0, 0]
 
 
 LONG = ["aé " * 100, "B" * 2000, "C " * 300, "", "ñandú " * 50, "D e\n" * 260, "last"]
