@@ -81,8 +81,8 @@ def register_format(added: ShardFormat) -> None:
     """Add a format, so that every command and the chain read its files.
 
     Raises:
-        OptionError: the name or an ending is taken, an ending is none, or the section is given without its model or
-            with another one.
+        OptionError: the name or an ending is taken, an ending lacks its dot or has capital letters, or the section is
+            given without its model or with another one.
     """
     if isinstance(added.endings, str) or not all(
         re.fullmatch(r"\..+", one) and one == one.lower() for one in added.endings
