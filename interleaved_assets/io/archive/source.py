@@ -17,6 +17,7 @@ from interleaved_assets.io.archive.index import TarIndex, TarMember, check_size,
 from interleaved_assets.io.storage import (
     StorageOptions,
     is_local,
+    is_storage_failure,
     local_path,
     open_input,
     scratch_errors,
@@ -158,7 +159,7 @@ def _decompress(plain: Any, copy: IO[bytes], uri: str, limit: int) -> str | None
         except gzip.BadGzipFile as error:
             raise ShardError(f"{uri}: the gzip data are damaged: {error}. Fetch or write it again.") from error
         except OSError as error:
-            if error.errno is not None:
+            if is_storage_failure(error):
                 raise
             return _damaged(copy, error)  # bz2 has no exception of its own
         if not part:

@@ -18,6 +18,7 @@ from interleaved_assets.io.storage.filesystem import file_info as file_info
 from interleaved_assets.io.storage.filesystem import filesystem as filesystem
 from interleaved_assets.io.storage.filesystem import is_file as is_file
 from interleaved_assets.io.storage.filesystem import is_local as is_local
+from interleaved_assets.io.storage.filesystem import is_storage_failure as is_storage_failure
 from interleaved_assets.io.storage.filesystem import is_within as is_within
 from interleaved_assets.io.storage.filesystem import join as join
 from interleaved_assets.io.storage.filesystem import local_path as local_path

@@ -215,6 +215,14 @@ def client_errors(uri: str, doing: str) -> Iterator[None]:
         raise as_storage_error(error, uri, doing) from error
 
 
+def is_storage_failure(error: BaseException) -> bool:
+    """Return whether a disk or a storage failed.
+
+    For damaged data, Arrow, bzip2, gzip and fastwarc raise OSError too, without a number.
+    """
+    return isinstance(error, StorageError) or (isinstance(error, OSError) and error.errno is not None)
+
+
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
     """Return the :class:`StorageError` for ``error``; :class:`StorageUnavailable` if a retry may succeed."""
     cause = error.__cause__

@@ -253,6 +253,8 @@ def scratch_errors(uri: str) -> Iterator[None]:
     """Turn an OSError in the block, which copies ``uri`` to a temporary file, into :class:`StorageError`."""
     try:
         yield
+    except StorageError:
+        raise  # the storage that is copied from failed
     except OSError as error:
         raise StorageError(
             f"cannot copy {uri} to the scratch folder {_scratch_folder()}: {error.strerror or error}. Free some space "

@@ -12,6 +12,7 @@ from typing import IO, Final, Literal
 
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
+from interleaved_assets.io.storage import is_storage_failure
 from interleaved_assets.model.errors import ShardError
 
 _GZIP: Final = b"\x1f\x8b\x08"
@@ -74,6 +75,8 @@ def index_archive(path: Path, uri: str) -> ArchiveIndex:
                     _add(index, record)
                 following = _following(file, max(last, start)) if magic == _GZIP else None
             except (OSError, zlib.error) as error:
+                if is_storage_failure(error):
+                    raise
                 index.notes["damaged_places"] += 1
                 index.shortfall = index.shortfall or f"{error} after offset {max(last, start)}"
                 following = _find(file, magic, max(last, start) + 1)
@@ -123,6 +126,8 @@ def _read(
             parts.append(part)
             filled += len(part)
     except (OSError, StopIteration) as error:
+        if is_storage_failure(error):
+            raise
         wrong = str(error) or "it has no record"
     return record, b"".join(parts), wrong
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.rows.blocks import IMAGE_URL, Block, BlockDocument, block_schema, block_tables
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
-from interleaved_assets.io.storage import StorageOptions, local_copy, locator_path, open_input
+from interleaved_assets.io.storage import StorageOptions, local_copy, locator_path, open_input, storage_errors
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
@@ -62,7 +62,7 @@ def read_warc(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     """
     notes = Counter[str]() if options.notes is None else options.notes
     settings = options.sections.get("warc") or WarcSettings()
-    with local_copy(uri, options.storage_options) as path:
+    with local_copy(uri, options.storage_options) as path, storage_errors(uri, "read"):
         index = index_archive(path, uri)
         notes.update({kind: count for kind, count in index.notes.items() if count})
         options.check_whole(uri, index.shortfall, "pages")
@@ -101,7 +101,7 @@ def fetch_bodies(
 
 def warc_shortfall(uri: str, options: ReadOptions) -> str | None:
     """Return what shows that an archive is cut or damaged, None if nothing does."""
-    with local_copy(uri, options.storage_options) as path:
+    with local_copy(uri, options.storage_options) as path, storage_errors(uri, "read"):
         return index_archive(path, uri).shortfall
 
 

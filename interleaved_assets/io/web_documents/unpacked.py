@@ -11,8 +11,8 @@ from typing import IO, Final, cast
 
 import pyarrow as pa
 
-from interleaved_assets.io.storage import StorageOptions, open_input
-from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets.io.storage import StorageOptions, is_storage_failure, open_input
+from interleaved_assets.model.errors import ShardError
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18")  # the second begins a frame to skip, as pzstd writes it
@@ -53,8 +53,7 @@ def open_unpacked(uri: str, storage_options: StorageOptions) -> Iterator[tuple[I
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield cast(IO[bytes], unpacked), True
         except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-            # errors of the storage; those of Arrow, gzip and bz2 are of type OSError too, but without a number
-            if isinstance(error, StorageError) or getattr(error, "errno", None) is not None:
+            if is_storage_failure(error):
                 raise
             raise DamagedError(str(error)) from error
 

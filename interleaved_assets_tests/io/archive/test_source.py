@@ -1,8 +1,12 @@
-"""Remote tars that become shorter while they are read; what else is opened is in ``test_index.py``."""
+"""Remote tars that become shorter or fail while they are read; what else is opened is in ``test_index.py``."""
 
+import bz2
 import gzip
 import io
+import lzma
+import random
 import tarfile
+from collections.abc import Callable
 
 import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
@@ -67,4 +71,28 @@ def test_a_compressed_remote_tar_that_shrinks_to_fewer_gzip_members_is_refused()
     first = gzip.compress(whole[: 3 * 1024])
     put(first + gzip.compress(whole[3 * 1024 :]), len(first))
     with pytest.raises(StorageUnavailable, match=MESSAGE), open_tar("memory://shrinks.tar"):
+        pass
+
+
+class Failing(MemoryFile):
+    """A file whose storage is away from byte 100,000 on."""
+
+    def read(self, size: int = -1) -> bytes:
+        if self.tell() >= 100_000:
+            raise ConnectionError("the storage is away")
+        return super().read(100_000 if size < 0 else min(size, 100_000))
+
+    def readinto(self, buffer: memoryview) -> int:
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_a_storage_that_fails_is_neither_damage_nor_a_full_scratch_folder(pack: Callable[[bytes], bytes]) -> None:
+    content = pack(tar_of_ten() + random.Random(1).randbytes(400_000))
+    filesystem = MemoryFileSystem()
+    filesystem.store["/fails.tar"] = Failing(filesystem, "/fails.tar", content)
+    told = r"^cannot read memory://fails\.tar: the storage is away\. The storage failed or did not respond"
+    with pytest.raises(StorageUnavailable, match=told), open_tar("memory://fails.tar"):
         pass

@@ -1,6 +1,8 @@
 """Damaged, cut and hostile web archives: rows, row errors or a refusal, and the rest of the archive is read."""
 
+import errno
 import gzip
+import io
 import random
 import time
 import zlib
@@ -13,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from interleaved_assets.io.tar.reader import ReadOptions
-from interleaved_assets.io.warc.archive import index_archive
+from interleaved_assets.io.warc.archive import index_archive, read_body
 from interleaved_assets.io.warc.html import excess
 from interleaved_assets.io.warc.reader import warc_shortfall
 from interleaved_assets.io.warc.settings import WarcSettings
-from interleaved_assets.model.errors import InterleavedError
+from interleaved_assets.model.errors import InterleavedError, StorageError
 from interleaved_assets_tests.io.warcs import page, read, record, write_warc
 
 URLS = [f"https://a.example/{number}" for number in range(3)]
@@ -288,3 +290,21 @@ def test_a_page_in_utf16_is_no_binary_data(tmp_path: Path) -> None:
         page(URLS[1], html.encode("utf-16-le"), content_type="text/html; charset=utf-16le"),
     ]
     assert documents(write_warc(tmp_path / "a.warc", pages)) == {URLS[0]: sound(0), URLS[1]: sound(0)}
+
+
+class _FailingFile(io.BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() >= 100_000:
+            raise OSError(errno.EIO, "the disk is away")
+        return super().read(size)
+
+
+def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "a.warc.gz"
+    write_warc(archive, [page(url, f"<p>{text(seed, 20_000)}</p>") for seed, url in enumerate(URLS)])
+    content, last = archive.read_bytes(), index_archive(archive, "a").pages[-1].offset
+    with pytest.raises(OSError, match="the disk is away"):
+        read_body(_FailingFile(content), last, 2**20)
+    monkeypatch.setattr(Path, "open", lambda *_: _FailingFile(content))
+    with pytest.raises(StorageError, match=r"cannot read .*a\.warc\.gz: the disk is away"):
+        list(read(str(archive), accept_incomplete=True))
