@@ -12,7 +12,14 @@ import pyarrow.parquet as pq
 from interleaved_assets.io.parquet.decode import decoded_steps, encoded_columns
 from interleaved_assets.io.parquet.footer import RowGroup, parse_row_groups
 from interleaved_assets.io.parquet.seal import checked_footer
-from interleaved_assets.io.storage import StorageOptions, is_local, local_path, open_input, storage_errors
+from interleaved_assets.io.storage import (
+    StorageOptions,
+    is_local,
+    is_storage_failure,
+    local_path,
+    open_input,
+    storage_errors,
+)
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.model.casting import empty_table, plain_type
 from interleaved_assets.model.errors import ShardError
@@ -112,8 +119,7 @@ def _damage(uri: str, advice: str, local: LocalFile | None) -> Iterator[None]:
     try:
         yield
     except (MemoryError, ShardError, pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        # Arrow raises OSError for damage too, but without an errno; other OSErrors come from the storage
-        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+        if is_storage_failure(error):
             raise
         _check(local)
         if isinstance(error, ShardError):
