@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gzip
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -218,9 +219,11 @@ def client_errors(uri: str, doing: str) -> Iterator[None]:
 def is_storage_failure(error: BaseException) -> bool:
     """Return whether a disk or a storage failed.
 
-    For damaged data, Arrow, bzip2, gzip and fastwarc raise OSError too, without a number.
+    For damaged data, Arrow, bzip2 and fastwarc raise OSError itself without a number, and gzip its BadGzipFile.
     """
-    return isinstance(error, StorageError) or (isinstance(error, OSError) and error.errno is not None)
+    if not isinstance(error, OSError) or isinstance(error, gzip.BadGzipFile):
+        return False
+    return type(error) is not OSError or error.errno is not None
 
 
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
