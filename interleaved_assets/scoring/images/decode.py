@@ -147,7 +147,7 @@ def one_image(what: str) -> Iterator[None]:
         yield
     except InterleavedError:
         raise
-    except (Exception, SystemExit) as error:  # libraries and plugins raise exceptions of any type
+    except Exception as error:  # libraries and plugins raise exceptions of any type
         reason = str(error).strip().partition("\n")[0]
         raise ImageError(row_error("scorer_failed", f"{what}: {type(error).__name__}: {reason}")) from error
 

@@ -179,6 +179,8 @@ def _measure(prepared: PreparedScorer, image: BgrImage | Buffer | None, errors: 
                 return values
         except ImageError as error:
             errors.append(error.error)
+        except SystemExit as error:  # of the scorer, which does not run in the main thread
+            errors.append(row_error("scorer_failed", f"{prepared.scorer.name}: SystemExit: {error}"))
     return (None,) * len(prepared.scorer.columns)
 
 
