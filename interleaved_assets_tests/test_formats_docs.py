@@ -3,15 +3,17 @@
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from interleaved_assets.io import ShardLayout
 from interleaved_assets.model import LEDGER_SCHEMA
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets_tests.documents import good_shard, project
+from interleaved_assets_tests.documents import good_shard, project, sharp_image
 from interleaved_assets_tests.io.tars import encoded, picture, rows, write_tar
 from interleaved_assets_tests.layouts import SAMPLES, foreign_tar, jpeg
 from interleaved_assets_tests.projects import take_all
@@ -85,6 +87,35 @@ def test_the_query_counts_the_drops_of_all_ledgers(
     assert '[["filtered"]]' in printed
     assert '[["sharpness_below"]]' in printed
     assert "[[2]]" in printed
+
+
+@pytest.mark.parametrize("member", ["members", "frames"])
+def test_rows_by_reference_are_read_with_the_library_and_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: str
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    settings = project(folder, 'image_bytes = "referenced"\n')
+    raw = folder / "raw/web/articles-000.tar"
+    if member == "members":
+        good_shard(raw)
+    else:
+        raw.parent.mkdir(parents=True)
+        frames = io.BytesIO()
+        first, second = (Image.open(io.BytesIO(sharp_image(seed))) for seed in (1, 2))
+        first.save(frames, "TIFF", save_all=True, append_images=[second])
+        body = b'{"texts": ["one two three four", null, null], "images": [null, "page_0_image_0", "page_0_image_1"]}'
+        write_tar(raw, ("a.json", body), ("a.tiff", frames.getvalue()))
+    take_all(settings, "web/articles-000")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(python_block("InterleavedParquetReader"), "docs/formats.md", "exec"), names)
+    found = names["rows"]
+    assert found["materialize_error"].null_count == found.num_rows
+    assert found["binary_content"].null_count < found.num_rows
+    exec(compile(python_block("PIL"), "docs/formats.md", "exec"), names)
+    names["image"].load()
+    assert names["image"].size == (64, 48)
 
 
 def test_img2dataset_is_converted_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
