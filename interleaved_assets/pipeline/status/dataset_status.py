@@ -109,18 +109,24 @@ class DatasetStatus:
             return {}
         raw = self.raws.get(key) if self.raws else None
         found = self.stages.not_current(records, raw, self.versions.get(key))
-        return {name: self._with_failure(key, status) for name, status in found.items()}
+        return {name: self._with_cause(key, status) for name, status in found.items()}
 
     def _has_vanished(self, key: str) -> bool:
         return self.raws is not None and key not in self.raws and not self.problem
 
-    def _with_failure(self, key: str, status: Status) -> Status:
+    def _with_cause(self, key: str, status: Status) -> Status:
         if status.stage is None or status.state is not State.MISSING:
             return status
         if key in self.failed.get(status.stage, ()) or self.failure_of(key, status):
             return Status(State.FAILED, f"{status.stage} failed", status.stage)
         if key in self.failures.get(status.stage, ()):
             text = f"{status.text}: {status.stage} failed, and the raw shard has changed since"
+            return Status(State.MISSING, text, status.stage)
+        if status.stage in (self.recorded or {}).get(key, ()):
+            text = (
+                f"no {status.stage}: its files are not those that were recorded; they were deleted, replaced or "
+                "copied, or a run is writing them"
+            )
             return Status(State.MISSING, text, status.stage)
         return status
 

@@ -26,6 +26,7 @@ from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
 
 pytestmark = pytest.mark.project(shards={"a": ord("a"), "web/b": ord("b"), "c": ord("c")}, done=("a", "web/b"))
+REPLACED = "its files are not those that were recorded; they were deleted, replaced or copied, or a run is writing them"
 
 
 def statuses(found: DatasetStatus) -> dict[str, str]:
@@ -103,9 +104,20 @@ def test_an_output_that_was_deleted_or_replaced_makes_its_stage_missing(settings
     (tmp_path / "out/dropped/filtered/a.parquet").unlink()
     (tmp_path / "out/image_scores/web/b.parquet").write_bytes(b"another")
     assert statuses(read_dataset_status(settings)) == {
-        "a": "no filtered",
+        "a": f"no filtered: {REPLACED}",
         "c": "never materialized",
-        "web/b": "no image_scores",
+        "web/b": f"no image_scores: {REPLACED}",
+    }
+
+
+def test_a_copied_output_root_does_not_count_as_never_materialized(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "out").rename(tmp_path / "original")
+    shutil.copytree(tmp_path / "original", tmp_path / "out", copy_function=shutil.copy)
+    found = statuses(read_dataset_status(settings))
+    assert found == {
+        "a": f"no normalized: {REPLACED}",
+        "c": "never materialized",
+        "web/b": f"no normalized: {REPLACED}",
     }
 
 
