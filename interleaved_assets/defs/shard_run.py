@@ -8,7 +8,7 @@ the step is marked so that Dagster records nothing for it. ``docs/dagster.md`` h
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -23,7 +23,8 @@ from interleaved_assets.defs.shard_events import (
     record_success,
 )
 from interleaved_assets.model.errors import InterleavedError, ShardError, describe
-from interleaved_assets.pipeline.run.failures import Failure, read_failures, store_failure
+from interleaved_assets.pipeline.raw.keys import is_key
+from interleaved_assets.pipeline.run.failures import Failure, failed_keys, read_failures, store_failure
 from interleaved_assets.pipeline.run.many import ShardOutcome, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
@@ -49,9 +50,9 @@ def run_over_shards(
 
     Raises:
         dg.Failure: something is missing that this stage needs or, if it is the first of the run, another stage of the
-            run; no shard is read then. Or shards failed, and no asset downstream of this one is part of the run. The
-            run ends as failed, with the good shards recorded. Otherwise the run continues with the good shards, and its
-            last asset fails.
+            run; no shard is read then. Or shards failed, and no asset downstream of this one is part of the run. Or all
+            shards failed, and this could not be stored. The run ends as failed, with the good shards recorded.
+            Otherwise the run continues with the good shards, and its last asset fails.
     """
     keys = list(context.partition_keys)
     _prepare(context, stage, settings)
@@ -89,7 +90,8 @@ def run_over_shards(
             store_failure(key, stage.name, error, settings.storage)
     if recorded and any(check.compares for check in stage.checks):
         record_comparisons(context, stage, recorded, settings)
-    if failed and not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings):
+    is_last = not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings)
+    if failed and (is_last or (not recorded and _is_unstored(failed.keys() - stopped.keys(), stage, settings))):
         if _BACKFILL in context.run.tags:
             time.sleep(_BEFORE_FAILURE_S)
         raise dg.Failure(
@@ -128,6 +130,15 @@ def _stopped_upstream(stage: Stage, keys: Sequence[str], settings: Settings) -> 
     failures = read_failures(settings.storage, [name for name in stages if stage.name in downstream_of(name, stages)])
     wanted = set(keys)
     return {key: failure for found in failures.values() for key, failure in found.items() if key in wanted}
+
+
+def _is_unstored(failed: Iterable[str], stage: Stage, settings: Settings) -> bool:
+    """Return whether the failure of a shard at ``stage`` is not stored; ``failed`` are the shards that failed there.
+
+    Later steps do not know of it: the message that ends the run would only say that they lack an input.
+    """
+    expected = {key for key in failed if is_key(key)}
+    return bool(expected) and not expected.issubset(failed_keys(settings.storage, stage.name))
 
 
 def _selected(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:

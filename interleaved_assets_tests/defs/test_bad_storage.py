@@ -113,6 +113,9 @@ def test_an_output_root_that_may_not_be_written(
     for key in KEYS:
         (error,) = [line for line in ran.errors if line.startswith(f"normalized, shard {key}: ")]
         assert re.search(r"cannot write s3://shared/unwritable/\S+: Access Denied\. Grant access", error)
+    # failures cannot be stored, so the asset at which all shards failed ends the run, with their errors
+    assert ran.summary.startswith("normalized: 2 of 2 shards failed, ")
+    assert "Access Denied. Grant access" in ran.summary
     assert not any(materialized(instance, asset) for asset in STAGES)
     watcher = Watcher(instance, settings)
     with pytest.raises(StorageError, match=r"cannot write s3://shared/unwritable/state/.*Access Denied\. Grant access"):
@@ -276,6 +279,28 @@ def test_credentials_that_expire_in_the_middle_of_a_run(
     gate.fs.invalidate_cache()
     assert {key: gate.fs.info(f"{out}/normalized/{key}.parquet")["LastModified"] for key in KEYS} == done
     assert materialized(instance, "final_tars") == set(KEYS)
+
+
+@pytest.mark.parametrize(
+    "full",
+    [
+        Refusal(403, "QuotaExceeded", "Bucket quota exceeded."),
+        pytest.param(Refusal(507, "XMinioStorageFull", "Storage is full."), marks=pytest.mark.system),
+    ],
+)
+def test_a_bucket_that_is_full(
+    base: Settings, raw: str, gate: S3Gate, instance: DagsterInstance, full: Refusal
+) -> None:
+    """What is refused once stays refused: it is not tried again, and the error says what to do."""
+    out = raw.replace("/raw", "/out")
+    settings = within(base, raw, out, gate.storage_options | {"config_kwargs": {"retries": {"max_attempts": 0}}})
+    gate.refuses = lambda method, path: full if method == "PUT" and "/out/filtered/" in path else None
+    ran = run_chain(instance, settings, KEYS)
+    assert ran.summary.startswith("final_tars: 2 of 2 shards failed (2 at filtered), ")
+    assert "Free some space in the bucket, or raise its quota." in ran.summary
+    assert len(gate.refused) == len(KEYS)
+    gate.refuses = lambda method, path: None
+    assert run_chain(instance, settings, KEYS).success
 
 
 def test_only_storage_that_does_not_answer_is_retried(

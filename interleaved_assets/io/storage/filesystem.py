@@ -43,6 +43,7 @@ _TRANSIENT_CLASSES: Final = frozenset(
 )
 
 _RENEW: Final = "The credentials have expired: renew them in storage_options or the environment."
+_FULL: Final = "Free some space in the bucket, or raise its quota."
 _OTHER_KEYS: Final = "Pass the right key and secret in storage_options or the environment."
 # Advice by S3 error code, since s3fs maps many codes to the same exception. A HEAD response has only the HTTP status,
 # which several codes share.
@@ -54,6 +55,9 @@ _S3_ADVICE: Final = {
     "SignatureDoesNotMatch": _OTHER_KEYS,
     "RequestTimeTooSkewed": "Set this machine's clock: S3 refuses requests that are more than 15 minutes off.",
     "NoSuchBucket": "Create the bucket, or check its name for a typo.",
+    "QuotaExceeded": _FULL,  # Ceph; the next two are MinIO's
+    "XMinioAdminBucketQuotaExceeded": _FULL,
+    "XMinioStorageFull": _FULL,
     "400": "S3 gives no reason here. Most often the credentials have expired: renew them in storage_options or the "
     "environment.",
     "403": "S3 gives no reason here. Grant access to it, pass valid credentials in storage_options or the environment, "
@@ -241,7 +245,8 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
     if type(error).__name__ == "FileExpired":  # s3fs: the object has another ETag than when it was opened
         return StorageUnavailable(f"{uri} changed while it was read. Read it again once it is complete.")
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
-    if _is_transient(error):
+    # a full store answers with 507, and stays full
+    if _is_transient(error) and s3_code(error) not in _S3_ADVICE:
         return StorageUnavailable(f"{text} The storage failed or did not respond; try again later.")
     return StorageError(f"{text} {_advice(error, uri)}")
 
