@@ -26,7 +26,8 @@ def settings_page() -> str:
     lines = ["# Settings\n", NOTE]
     lines.append(
         "Keys of `interleaved.toml`. `INTERLEAVED_<SECTION>__<KEY>` in the environment overrides a key; lists and "
-        "tables are given as JSON there. `interleaved settings` prints the values in force.\n"
+        "tables are given as JSON there. `interleaved settings` prints the values in force. A line such as "
+        '`recipe = "obelics"` above the first section takes [the filters of a published data set](recipes.md).\n'
     )
     for section, found in groupby(setting_lines(Settings.model_construct()), lambda line: line.name.partition(".")[0]):
         lines.append(f"## `[{section}]`\n\n{Settings.model_fields[section].description}\n")

@@ -118,7 +118,7 @@ def up_to_date_results(
     registered = context.instance.get_dynamic_partitions(SHARDS)
     of_stages = context.run.asset_selection or context.run.job_name == BRING_UP_TO_DATE
     if of_stages and len(registered) > _MOST_AFTER_A_RUN:
-        context.log.info(f"not evaluated with each run over {len(registered)} shards, but by {UP_TO_DATE}'s schedule")
+        context.log.info(f"not evaluated with each run over {len(registered)} shards, but by the schedule daily_report")
         return
     failed = progress(context.instance, stages, registered).failed
     dataset = read_dataset_status(settings, registered, failed)

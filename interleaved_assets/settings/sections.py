@@ -65,9 +65,9 @@ class StorageSettings(_Section):
     """The roots of raw shards and of outputs."""
 
     raw_root: str = Field(min_length=1, default="data/raw")
-    """Folder or URL (s3://…) with the raw shards. Default data/raw, relative to the settings file."""
+    """Folder or URL (s3://…) with the raw shards; a relative path begins at the settings file. Default data/raw."""
     output_root: str = Field(min_length=1, default="data/out")
-    """Folder or URL under which every stage writes. Default data/out, relative to the settings file."""
+    """Folder or URL under which every stage writes; a relative path begins at the settings file. Default data/out."""
     raw_formats: tuple[str, ...] = ()
     """Formats of the files below the raw root that are shards, such as ["tar"]; files of other formats, for example the
     Parquet that image downloaders put beside their tars, are ignored then. Default none: all formats."""

@@ -117,7 +117,8 @@ class ClipSettings(_Section):
     prescreen: PrescreenSettings = Field(default_factory=PrescreenSettings)
     """Bounds on the cheap scores beyond which an image is not scored. Default none."""
     heads: dict[str, HeadSettings] = Field(default_factory=dict)
-    """Heads on the image embedding, by name. Default none."""
+    """Heads on the image embedding, by name, each with path, kind, activation and output; docs/clip.md explains them.
+    Default none."""
     keep_embeddings: bool = False
     """Keep the image embeddings in the score file, as float16. Default false."""
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1, le=_MOST)
