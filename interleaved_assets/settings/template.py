@@ -1,4 +1,4 @@
-"""A new settings file: the recommended settings set, the others, but those of texts, commented out at their defaults."""
+"""A new settings file: the recommended settings are set, others, but those of texts, commented out at their defaults."""
 
 import textwrap
 from collections.abc import Mapping
