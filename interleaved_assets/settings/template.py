@@ -1,4 +1,4 @@
-"""A new settings file: the recommended settings are set, others, but those of texts, commented out at their defaults."""
+"""A new settings file: recommended settings, and most others as comments with their defaults."""
 
 import textwrap
 from collections.abc import Mapping
