@@ -59,12 +59,12 @@ def select(
 
     Filters are applied in order, each to the rows that the earlier ones left. With ``on_fail = "sample"`` the whole
     sample of a dropped image is dropped. A sample that loses its last content is dropped with its metadata row; a
-    sample that never had content is kept. Rows of other modalities than image are dropped only with their sample. The
-    ledger has each dropped row once.
+    sample that never had content is kept. Texts are dropped alone by bounds on texts only, and rows of modalities other
+    than text and image only with their sample. The ledger has each dropped row once.
 
     Args:
         rows: the rows of whole samples: ``sample_id``, ``position``, ``modality``, and ``words`` (words of a text row,
-            null on others; see :func:`~interleaved_assets.scoring.scores.ratio.count_words`) if ``ratio`` is on.
+            null on others; see :func:`~interleaved_assets.scoring.scores.ratio.count_words`) for filters of samples.
         scores: scores of the images in any order: ``sample_id``, ``position``, the filters' columns, ``score_error``.
             CLIP scores are joined with :func:`~interleaved_assets.selection.positions.join_scores`.
         settings: order, thresholds and policies.

@@ -62,7 +62,7 @@ def read_tar_shard(
     ``layout.py`` names. A tar without samples gives no table.
 
     Args:
-        uri: a path or a URL; the tar may be compressed with gzip.
+        uri: a path or a URL; the tar may be compressed with gzip, bzip2 or xz.
         layout: the names of the parts of a document; MINT-1T's by default.
         max_batch_bytes: a table is cut before the sample that would exceed it; None gives one table.
         materialize: put the bytes of images into the rows. Else rows have their locators only, and a remote tar is not

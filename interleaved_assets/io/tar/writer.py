@@ -53,7 +53,7 @@ class TarShard:
         positions.
 
         Raises:
-            UnsupportedModality: a row is neither metadata nor text nor an image.
+            UnsupportedModality: a row has another modality than metadata, text, image, table and audio.
             OptionError: the rows are not a valid batch, have other columns than those before, continue a sample that
                 was written before, or could not be read back: a value is damaged or out of its type's range, or a
                 sample is over a limit.
