@@ -130,6 +130,16 @@ def test_every_check_is_listed_with_the_assets_that_have_it(tmp_path: Path) -> N
         assert listed == has, f"docs/operating-reference.md, the line of {name} in the table of checks: {sorted(has)}"
 
 
+def test_the_checks_of_stages_that_settings_turn_on_are_listed(tmp_path: Path) -> None:
+    on = '[clip]\nenabled = true\n[export]\nenabled = true\n[rewriting]\nfunctions = ["normalize_unicode"]\n'
+    (tmp_path / "on").mkdir()
+    stages, always = stage_dag(project(tmp_path / "on", on)), stage_dag(project(tmp_path))
+    listed = dict(re.findall(r"^\* `(\w+)`, with `[\w.]+`: (.*)[;.]$", TEXT, flags=re.MULTILINE))
+    assert {name: re.findall(r"`(\w+)`", checks) for name, checks in listed.items()} == {
+        name: [check.name for check in stage.checks] for name, stage in stages.items() if name not in always
+    }
+
+
 @pytest.mark.parametrize("line", re.findall(r"^interleaved ([^#\n]+?)\s*#", TEXT, flags=re.MULTILINE))
 def test_every_command_parses(line: str) -> None:
     words = re.sub(r"<[^>]+>", "something", line).split()

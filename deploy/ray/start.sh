@@ -9,7 +9,7 @@
 #
 #   RAY_AUTH_TOKEN   secret of the cluster, 32 characters or more, the same in every process of the cluster
 #   RAY_NODE_IP      address of this node for the others; 127.0.0.1 unless set
-#   RAY_JOB_PORT     port of the job server and dashboard, 8265 unless set; always on 127.0.0.1, see the docs for a tunnel
+#   RAY_JOB_PORT     port of the job server and dashboard, 8265 unless set; always on 127.0.0.1; ssh -L reaches it
 set -eu
 
 if [ "${#RAY_AUTH_TOKEN}" -lt 32 ]; then
