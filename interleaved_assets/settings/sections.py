@@ -311,8 +311,8 @@ class ServeSettings(_Section):
 
     url: Annotated[str, Field(pattern=r"^(https?://[^\s?#@/]+(/[^\s?#]*)?)?$")] = ""
     """Address of interleaved serve, such as http://127.0.0.1:3010, to which the entries page, report, ledger and record
-    in Dagster link; its port is the one that interleaved serve takes. Empty shows the paths of the files. Default
-    empty."""
+    in Dagster link; interleaved serve takes its port if it is of this machine. Empty shows the paths of the files.
+    Default empty."""
 
 
 class WatchSettings(_Section):
