@@ -67,7 +67,8 @@ max_aspect_ratio = 3.0
 max_ratio = 0.5             # images for each word of a document
 on_score_error = "drop_row" # an image that cannot be decoded has no score
 """
-"""Settings that the demo writes into a folder without a settings file: the repository's, without CLIP's demo model."""
+"""Settings that the demo writes into a folder without a settings file: the repository's, without CLIP's demo model, and
+with the defaults of ``storage.image_bytes`` and ``serve.url``."""
 INSTANCE = """\
 nux: {enabled: false}
 telemetry: {enabled: false}
