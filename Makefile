@@ -32,6 +32,7 @@ help:
 	@echo "make screenshots  the pictures of README and docs, with the demo and Chromium (installs what make test-all does)"
 	@echo "make bench   the four directions on a share of 80 shards, 9.9 GB: make bench SCALE=0.05"
 	@echo "make wheel   the package as a wheel, in dist/"
+	@echo "make clean   remove the environment, the Dagster instance and builds; data/raw and data/out stay"
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11 ...")'
