@@ -22,7 +22,7 @@ from interleaved_assets.defs.shard_events import (
     record_failure,
     record_success,
 )
-from interleaved_assets.model.errors import InterleavedError, ShardError, describe
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, describe
 from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.run.failures import Failure, failed_keys, read_failures, store_failure
 from interleaved_assets.pipeline.run.many import ShardOutcome, take_many
@@ -138,7 +138,10 @@ def _is_unstored(failed: Iterable[str], stage: Stage, settings: Settings) -> boo
     Later steps do not know of it: the message that ends the run would only say that they lack an input.
     """
     expected = {key for key in failed if is_key(key)}
-    return bool(expected) and not expected.issubset(failed_keys(settings.storage, stage.name))
+    try:
+        return not expected.issubset(failed_keys(settings.storage, stage.name))
+    except StorageError:
+        return True  # later steps cannot list them either; the errors of the shards say more
 
 
 def _selected(context: dg.AssetExecutionContext, settings: Settings) -> set[str]:

@@ -281,6 +281,17 @@ def test_credentials_that_expire_in_the_middle_of_a_run(
     assert materialized(instance, "final_tars") == set(KEYS)
 
 
+def test_a_storage_that_refuses_everything_once_a_run_has_begun(
+    base: Settings, raw: str, gate: S3Gate, instance: DagsterInstance
+) -> None:
+    """The run ends with the errors of its shards, not with that of the next listing."""
+    settings = within(base, raw, raw.replace("/raw", "/out"), gate.storage_options)
+    gate.refuses = lambda method, path: EXPIRED if gate.refused or method == "PUT" else None
+    ran = run_chain(instance, settings, KEYS)
+    assert ran.summary.startswith("normalized: 2 of 2 shards failed, ")
+    assert "The credentials have expired: renew them" in ran.summary
+
+
 @pytest.mark.parametrize(
     "full",
     [
