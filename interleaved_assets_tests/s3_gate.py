@@ -41,6 +41,8 @@ def s3_gate(server: S3Server) -> Iterator[S3Gate]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # head and body are two packets: the second would wait until the client acknowledges the first, up to 0.04 s
+        disable_nagle_algorithm = True
         gate: ClassVar[S3Gate]
 
         def _answer(self) -> None:
