@@ -1,5 +1,6 @@
 """Pages stay small whatever the documents are: measured on the pages themselves."""
 
+import functools
 from collections.abc import Sequence
 
 import cv2
@@ -8,13 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interleaved_assets.reporting.documents import budget
 from interleaved_assets.reporting.documents.budget import SHORTEST_TEXT, fair_cap, fit_documents
 from interleaved_assets.reporting.documents.document import Drop, Score, ShownDocument, ShownRow
 from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage
+from interleaved_assets_tests.defects import stand_in
 
 SCORES = tuple(Score(f"score_{number}", f"score {number}", 0.1, True, "rule: keep ≥ 0.05") for number in range(6))
 DROP = Drop("filtered", "sharpness_256_below", 4.5, "keep ≥ 100", "")
+
+
+@pytest.fixture(autouse=True)
+def equal_pictures_made_smaller_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encode each of the few pictures here once for each size, and not for all of the hundreds of rows that show it."""
+    stand_in(monkeypatch, budget, "smaller_thumbnail", functools.cache(budget.smaller_thumbnail))
 
 
 def picture(side: int, ending: str) -> bytes:
