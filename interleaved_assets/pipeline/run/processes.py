@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import cache, lru_cache
 from multiprocessing.connection import wait as wait_for_one
+from multiprocessing.util import Finalize
 from typing import Any, Final, Generic, TypeVar
 
 import cloudpickle
@@ -88,6 +89,9 @@ def _pool(processes: int) -> ProcessPool:
     context.set_forkserver_preload(_IMPORTED)
     pool = ProcessPool(processes, initializer=_begin, initargs=(processes,), context=context)
     atexit.register(_stop, pool)
+    # a child of multiprocessing, as each run is that Dagster's code server starts, waits for its children before it
+    # calls the hooks of atexit; it calls this before
+    Finalize(None, _stop, args=(pool,), exitpriority=0)
     return pool
 
 

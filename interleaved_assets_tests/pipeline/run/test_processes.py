@@ -1,5 +1,6 @@
 """Worker processes: they work in the environment of their process, and none outlives it or its task."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.pipeline.run.many import take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, load_settings
 
 pytestmark = pytest.mark.project(shards={"a": 1, "b": 2})
 
@@ -89,6 +90,23 @@ def test_workers_end_with_a_caller_that_takes_no_more_results(settings: Settings
     pids = pids_in(tmp_path / "pids", 1)
     results.close()  # type: ignore[attr-defined]
     assert end_of(pids)
+
+
+def take_both(file: Path) -> None:
+    """Take two shards through a stage on workers, in a process of its own."""
+    done = stage(lambda shard: Work(outputs={}, data_version="1"))
+    assert len([*take_many([done], ["a", "b"], load_settings(file), then=str, jobs=2)]) == 2
+
+
+@pytest.mark.usefixtures("settings")
+def test_a_run_that_a_code_server_of_dagster_has_started_ends_with_its_workers(tmp_path: Path) -> None:
+    """Such a process is one of multiprocessing, which waits for its children before it calls the hooks of atexit."""
+    run = multiprocessing.get_context("spawn").Process(target=take_both, args=(tmp_path / "interleaved.toml",))
+    run.start()
+    run.join(120)
+    exit_code = run.exitcode
+    run.kill()
+    assert exit_code == 0
 
 
 _KILLED = """
