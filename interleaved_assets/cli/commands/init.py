@@ -32,7 +32,7 @@ SECTION: Final = "A project"
 )
 @as_json
 def init_command(*, file: str, raw_root: str, output_root: str, as_json: bool) -> int:
-    """Write a settings file, with every setting explained.
+    """Write a settings file, with the settings explained.
 
     A file that exists is not changed.
 
