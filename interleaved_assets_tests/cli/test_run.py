@@ -203,6 +203,8 @@ def test_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_scorer_that_hangs_does_not_keep_the_command_from_ending(tmp_path: Path) -> None:
     project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")
+    # the limit must not stop the stages before
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "run"]) == 0
     (tmp_path / "hanging.py").write_text(
         "from threading import Event\n"
         "from interleaved_assets.scoring import Scorer, register_scorer\n"
@@ -211,10 +213,10 @@ def test_a_scorer_that_hangs_does_not_keep_the_command_from_ending(tmp_path: Pat
     with (tmp_path / "interleaved.toml").open("a") as settings:
         settings.write(
             '[plugins]\nmodules = ["hanging"]\n[scoring]\nscorers = ["sharpness", "qr", "hanging"]\n'
-            "[run]\nmax_shard_seconds = 2\n"
+            "[run]\nmax_shard_seconds = 1\n"
         )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
     command = [sys.executable, "-m", "interleaved_assets.cli", "run", "--jobs", "1"]
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
     assert ran.returncode == 2
-    assert b"shard a: image_scores was stopped because it took longer than run.max_shard_seconds = 2" in ran.stderr
+    assert b"shard a: image_scores was stopped because it took longer than run.max_shard_seconds = 1" in ran.stderr
