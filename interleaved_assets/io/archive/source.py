@@ -137,7 +137,7 @@ def open_tar(
             if broken_off is not None and not copy.tell():
                 raise ShardError(f"{uri}: {broken_off}. Fetch or write it again.")
             check_size(copy.tell(), uri)
-            with LocalFile(Path(copy.name), uri) as local:
+            with LocalFile(Path(f"/dev/fd/{copy.fileno()}"), uri) as local:
                 yield TarSource(uri, local.size, opener is None, broken_off, local)
 
 

@@ -237,9 +237,12 @@ def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Pat
 
 @contextmanager
 def scratch_file(uri: str) -> Iterator[IO[bytes]]:
-    """Open a named temporary file for a copy of ``uri``, removed at the end; write to it in :func:`scratch_errors`."""
+    """Open a temporary file for a copy of ``uri``; write to it in :func:`scratch_errors`.
+
+    It has no name, so that a process that is killed leaves nothing in the scratch folder.
+    """
     with scratch_errors(uri):
-        file = tempfile.NamedTemporaryFile(prefix="interleaved-")  # noqa: SIM115 - closed below
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
     try:
         yield file
     finally:

@@ -6,7 +6,9 @@ import io
 import lzma
 import random
 import tarfile
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
@@ -86,6 +88,19 @@ class Failing(MemoryFile):
         content = self.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_process_that_is_killed_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    """A copy without a name ends with its process; a worker that takes too long is killed, with up to a shard in it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    MemoryFileSystem().pipe("/whole.tar", pack(tar_of_ten()))
+    with open_tar("memory://whole.tar") as tar:
+        assert tar.is_on_disk
+        assert len(tar.index.members) == 10
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
