@@ -52,6 +52,9 @@ class OnProcesses(Generic[Result]):
     queues = True
 
     def __init__(self, work: TaskWork[Result], processes: int) -> None:
+        if not _pool(processes).active:  # Pebble gives up all workers if one ends while none has a task
+            _stop(_pool(processes))
+            _pool.cache_clear()
         self._pool, self._room = _pool(processes), _AHEAD * processes
         self._pickled = pickle.dumps((dict(os.environ), sys.path, cloudpickle.dumps(work)))
         self._given: dict[Future[Any], tuple[Task, float]] = {}

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from interleaved_assets.io.rows.processors import processors
 from interleaved_assets.pipeline.run.many import take_many
+from interleaved_assets.pipeline.run.processes import _pool
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.settings import Settings, load_settings
@@ -73,6 +75,27 @@ def test_a_worker_has_the_environment_of_the_call(
             (tmp_path / f"out/records/measured/{key}.json").unlink()
             seen, pid = (tmp_path / f"{key}.seen").read_text().split()
             assert (seen, int(pid) == os.getpid()) == (value, False)
+
+
+def test_a_worker_that_is_killed_between_two_steps_costs_nothing(settings: Settings, tmp_path: Path) -> None:
+    """As when another process needs the memory that a worker holds after its work."""
+    (tmp_path / "pids").mkdir()
+
+    def note(shard: ShardTask) -> Work:
+        (tmp_path / f"pids/{os.getpid()}").touch()
+        return Work(outputs={}, data_version="1")
+
+    def take(name: str) -> list[str]:
+        found = take_many([replace(stage(note), name=name)], ["a", "b"], settings, then=str, jobs=2)
+        return [type(one.result).__name__ for one in found]
+
+    assert take("first") == ["StageOutcome"] * 2
+    before = [int(file.name) for file in (tmp_path / "pids").iterdir()]
+    os.kill(before[0], signal.SIGKILL)
+    while _pool(2).active:  # until the pool has noticed
+        time.sleep(0.05)
+    assert take("second") == ["StageOutcome"] * 2
+    assert end_of(before)
 
 
 def test_workers_end_with_a_caller_that_takes_no_more_results(settings: Settings, tmp_path: Path) -> None:
