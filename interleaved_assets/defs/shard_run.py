@@ -50,9 +50,9 @@ def run_over_shards(
 
     Raises:
         dg.Failure: something is missing that this stage needs or, if it is the first of the run, another stage of the
-            run; no shard is read then. Or shards failed, and no asset downstream of this one is part of the run. Or all
-            shards failed, and this could not be stored. The run ends as failed, with the good shards recorded.
-            Otherwise the run continues with the good shards, and its last asset fails.
+            run; no shard is read then. Or shards failed, and no asset downstream of this one is part of the run, or
+            the failure of one could not be stored. The run ends as failed, with the good shards recorded. Otherwise
+            the run continues with the good shards, and its last asset fails.
     """
     keys = list(context.partition_keys)
     _prepare(context, stage, settings)
@@ -91,7 +91,7 @@ def run_over_shards(
     if recorded and any(check.compares for check in stage.checks):
         record_comparisons(context, stage, recorded, settings)
     is_last = not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings)
-    if failed and (is_last or (not recorded and _is_unstored(failed.keys() - stopped.keys(), stage, settings))):
+    if failed and (is_last or _is_unstored(failed.keys() - stopped.keys(), stage, settings)):
         if _BACKFILL in context.run.tags:
             time.sleep(_BEFORE_FAILURE_S)
         raise dg.Failure(
@@ -135,7 +135,7 @@ def _stopped_upstream(stage: Stage, keys: Sequence[str], settings: Settings) -> 
 def _is_unstored(failed: Iterable[str], stage: Stage, settings: Settings) -> bool:
     """Return whether the failure of a shard at ``stage`` is not stored; ``failed`` are the shards that failed there.
 
-    Later steps do not know of it: the message that ends the run would only say that they lack an input.
+    Later steps do not know of it: they would lack an input, or take the shard's outputs of before and succeed.
     """
     expected = {key for key in failed if is_key(key)}
     try:

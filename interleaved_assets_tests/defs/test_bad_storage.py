@@ -292,6 +292,23 @@ def test_a_storage_that_refuses_everything_once_a_run_has_begun(
     assert "The credentials have expired: renew them" in ran.summary
 
 
+def test_a_shard_that_fails_beside_a_current_one_while_its_failure_cannot_be_stored(
+    base: Settings, tmp_path: Path, raw: str, gate: S3Gate, instance: DagsterInstance
+) -> None:
+    """Its outputs of before are there; a run that went on with them would succeed."""
+    settings = within(base, raw, raw.replace("/raw", "/out"), gate.storage_options)
+    assert run_chain(instance, settings, KEYS).success
+    other = good_shard(tmp_path / "other.tar", seed=99)
+    gate.fs.put_file(str(other), f"{raw}/a.tar")
+    full = Refusal(403, "QuotaExceeded", "Bucket quota exceeded.")
+    gate.refuses = lambda method, path: full if method == "PUT" and "/out/" in path else None
+    ran = run_chain(instance, settings, KEYS)
+    assert not ran.success
+    assert ran.summary.startswith("normalized: 1 of 2 shards failed, ")
+    gate.refuses = lambda method, path: None
+    assert run_chain(instance, settings, KEYS).success
+
+
 @pytest.mark.parametrize(
     "full",
     [
