@@ -93,8 +93,8 @@ def _pool(processes: int) -> ProcessPool:
     pool = ProcessPool(processes, initializer=_begin, initargs=(processes,), context=context)
     atexit.register(_stop, pool)
     # a child of multiprocessing, as each run is that Dagster's code server starts, waits for its children before it
-    # calls the hooks of atexit; it calls this before
-    Finalize(None, _stop, args=(pool,), exitpriority=0)
+    # calls the hooks of atexit; it calls this before, and then removes (0) the locks that a starting worker opens
+    Finalize(None, _stop, args=(pool,), exitpriority=1)
     return pool
 
 

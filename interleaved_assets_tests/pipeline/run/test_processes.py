@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,12 @@ def take_both(file: Path) -> None:
     """Take two shards through a stage on workers, in a process of its own."""
     done = stage(lambda shard: Work(outputs={}, data_version="1"))
     assert len([*take_many([done], ["a", "b"], load_settings(file), then=str, jobs=2)]) == 2
+    # as the locks of the workers are removed, which a worker that is only starting has to open
+    Finalize(None, note_workers, args=(file.with_name("workers"),), exitpriority=0)
+
+
+def note_workers(file: Path) -> None:
+    file.write_text(str(len(multiprocessing.active_children())))
 
 
 @pytest.mark.usefixtures("settings")
@@ -130,6 +137,7 @@ def test_a_run_that_a_code_server_of_dagster_has_started_ends_with_its_workers(t
     exit_code = run.exitcode
     run.kill()
     assert exit_code == 0
+    assert (tmp_path / "workers").read_text() == "0"
 
 
 _KILLED = """
