@@ -1,4 +1,5 @@
 import json
+import shutil
 import threading
 from pathlib import Path
 
@@ -196,3 +197,17 @@ def test_what_if_of_bounds_on_documents_and_texts(curated: list[str], capsys: py
     assert "needs the score language, which the scorer 'language' measures" in capsys.readouterr().err
     assert main([*curated, "what-if", "document.word.min=2"]) == 2
     assert "no score of texts named word; did you mean words" in capsys.readouterr().err
+
+
+def test_what_if_names_one_shard_of_those_that_lack_the_scores_of_a_stage(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(tmp_path / "out/document_scores")
+    assert main([*curated, "what-if", "min_sharpness=0"]) == 2
+    printed = capsys.readouterr()
+    first, second = printed.err.splitlines()
+    assert printed.out == ""
+    assert first.startswith("interleaved: shard a was left out: ")
+    assert "/out/document_scores/a.parquet" in first
+    assert second.startswith("interleaved: 2 shards in all were left out with the message: ")
+    assert "/out/document_scores/KEY.parquet" in second

@@ -94,9 +94,12 @@ def what_if_command(
         for key, outcome in found_or_error(answer, keys, threads=SHARDS_AT_A_TIME):
             advance()
             if isinstance(outcome, InterleavedError):
-                errors[str(outcome)] += 1
-                if errors[str(outcome)] == 1:
-                    print_error(f"interleaved: shard {key} was left out: {outcome}")
+                text = str(outcome).removeprefix(f"shard {key}: ")
+                # the same message of thousands of shards may name the file of each
+                message = text.replace(f"/{key}.", "/KEY.")
+                errors[message] += 1
+                if errors[message] == 1:
+                    print_error(f"interleaved: shard {key} was left out: {text}")
                 continue
             now, then = now + outcome.now, then + outcome.then
             answers.append(outcome)
