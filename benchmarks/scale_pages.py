@@ -37,7 +37,7 @@ def pages(world: World) -> list[Figure]:
 
         def group(page: Page) -> None:
             page.goto("/locations/__repository__@interleaved_assets/asset-groups/score")
-            expect(page.get_by_text(re.compile(f"^{count} partitions$"))).to_be_visible()
+            expect(page.get_by_text(re.compile(f"^{count} partitions$")).first).to_be_visible()
 
         def partitions(page: Page) -> None:
             page.goto("/assets/filtered?view=partitions")
