@@ -201,7 +201,7 @@ def test_events(start: Start, tmp_path: Path) -> None:
 
 
 def test_scale(start: Start, tmp_path: Path) -> None:
-    chosen = "sensor,many,nightly,s3,report"
+    chosen = "sensor,many,nightly,s3,pages,report"
     said = start("scale", "--work", tmp_path / "a", "--shards", "41", "--storage", "sqlite", "--only", chosen)
     assert [name for name in chosen.split(",") if f"| {name} | " not in said] == []
 
