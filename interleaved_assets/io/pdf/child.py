@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pypdfium2 as pdfium
@@ -72,8 +73,9 @@ def _write(head: dict[str, Any], contents: list[bytes]) -> None:
 
 
 def _frames(path: str, options: dict[str, Any]) -> Iterator[Frame]:
+    file = Path(path).open("rb")  # noqa: SIM115  PDFium would resolve the path, which may link to a file without a name
     try:
-        document = pdfium.PdfDocument(path)
+        document = pdfium.PdfDocument(file)
     except pdfium.PdfiumError as error:
         yield {"refused": str(error)}, []
         return

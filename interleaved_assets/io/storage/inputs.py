@@ -219,7 +219,10 @@ def file_hashes(uri: str, storage_options: StorageOptions = None) -> tuple[str, 
 
 @contextmanager
 def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Path]:
-    """Give a local path with the content of ``uri``: the file itself if it is local, else a temporary copy."""
+    """Give a local path with the content of ``uri``: the file itself if it is local, else a temporary copy.
+
+    On Linux the path is a link to a :func:`scratch_file`. Whoever has the path may open it while this process lives.
+    """
     if is_local(uri):
         path = local_path(uri)
         with storage_errors(uri, "read"), LocalFile(path, uri):
@@ -230,9 +233,14 @@ def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Pat
         scratch = tempfile.TemporaryDirectory(prefix="interleaved-")
     with scratch as folder:
         path = Path(folder, uri.rpartition("/")[2] or "copy")
-        with open_input(uri, storage_options) as source, scratch_errors(uri), path.open("wb") as copy:
-            shutil.copyfileobj(source, copy, COPY_BYTES)
-        yield path
+        descriptors = Path(f"/proc/{os.getpid()}/fd")
+        with scratch_file(uri) if descriptors.is_dir() else path.open("wb") as copy:
+            with open_input(uri, storage_options) as source, scratch_errors(uri):
+                shutil.copyfileobj(source, copy, COPY_BYTES)
+                copy.flush()
+                if descriptors.is_dir():
+                    path.symlink_to(descriptors / str(copy.fileno()))
+            yield path
 
 
 @contextmanager

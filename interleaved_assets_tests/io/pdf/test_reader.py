@@ -3,6 +3,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -41,6 +42,14 @@ def test_text_in_order_with_the_jpeg_as_stored_in_its_place(tmp_path: Path) -> N
     assert (rows[0]["pages"], rows[0]["pages_without_text"], rows[0]["title"]) == (2, [], "T")
     assert {row["sample_id"] for row in rows} == {"a.pdf"}
     assert [row["materialize_error"] for row in rows] == [None] * 5
+
+
+def test_a_file_of_another_storage_is_read_like_a_local_one(tmp_path: Path) -> None:
+    local = write_pdf(tmp_path / "a.pdf", [shown("Im", 50, 400, 200, 200)], [("Im", jpeg_image(jpeg(1)))])
+    fsspec.filesystem("memory").pipe("/pdf/a.pdf", Path(local).read_bytes())
+    there, here = read("memory://pdf/a.pdf"), read(local)
+    assert [{**row, "source_ref": None} for row in there] == [{**row, "source_ref": None} for row in here]
+    assert there[1]["binary_content"] == jpeg(1)
 
 
 def test_two_columns_are_read_one_after_the_other(tmp_path: Path) -> None:

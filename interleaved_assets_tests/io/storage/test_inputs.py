@@ -1,6 +1,10 @@
 """Reading: open_input and local_copy; permanent and transient failures."""
 
 import errno
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +102,25 @@ def test_a_local_copy_of_a_remote_file_is_removed_afterwards(s3_server: S3Server
         assert copy.name == "a.tar"
         assert copy.read_bytes() == b"bytes" * 1000
     assert not copy.exists()
+
+
+_KILLED = """
+import os, signal, sys
+from interleaved_assets.io.storage import local_copy
+
+with local_copy(sys.argv[1]) as copy:
+    assert copy.read_bytes() == b"bytes" * 1000
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_no_bytes_of_its_local_copy(
+    s3_environment: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    s3_environment.fs.pipe(f"{bucket}/a.pdf", b"bytes" * 1000)
+    command = [sys.executable, "-c", _KILLED, f"{bucket}/a.pdf"]
+    assert subprocess.run(command, env=os.environ | {"TMPDIR": str(tmp_path)}).returncode == -signal.SIGKILL
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
 @pytest.mark.parametrize("opener", [open_input, local_copy])
