@@ -46,7 +46,6 @@ ROW_OF = {
     "_MAX_DEPTH": "levels of a column made from JSON",
     "_MAX_END": "end of a member in a tar",
     "_MAX_JSON_DEPTH": "levels of a document",
-    "_MOST_ATTRIBUTES": "attributes of an element of a page",
     "_MOST_ANSWER_BYTES": "answer of a model that reads PDF pages",
     "_MOST_BYTES": "size in the settings",
     "_MOST_ROW_BYTES": "document of a release with `--documents`",
@@ -65,7 +64,6 @@ ROW_OF = {
     "_MOST_ENTRIES": "tags in the Exif or GPS directory of a TIFF",
     "_MOST_GAPS": "nulls in a written document for positions without a row",
     "_MOST_LINES": "lines of a message about settings",
-    "_MOST_NESTED": "levels of a page's elements",
     "_MOST_TAGS": "tags of a page",
 }
 """The row of the page that describes each constant."""

@@ -19,7 +19,7 @@ from interleaved_assets.io.warc.page import parse_page
 SIZE_BYTES: Final = 8
 TOO_LARGE: Final = 3
 LEAST_MEMORY: Final = 2**30
-LEAST_SECONDS: Final = 10
+LEAST_SECONDS: Final = 5
 _MEMORY_OF_A_BYTE: Final = 64
 _SECONDS_OF_A_MIB: Final = 1
 

@@ -1,8 +1,8 @@
 """Parse pages that may take very long or much memory, in a process with limits.
 
 The time and memory of HTML's rules grow with the square of the tags and of the attributes of a page: elements such as
-``<b>`` that are left open are repeated in every paragraph, and each attribute is compared with all others. What a page
-takes shows only when it is parsed.
+``<b>`` that are left open are repeated in every paragraph, each attribute is compared with all others, and a closing
+tag with all elements that it is in. What a page takes shows only when it is parsed.
 """
 
 import json
@@ -17,10 +17,15 @@ from interleaved_assets.io.warc.child import SIZE_BYTES, TOO_LARGE, limits_of
 from interleaved_assets.io.warc.page import Page, PageBlock, Region, parse_page
 from interleaved_assets.model.errors import ShardError
 
+_MOST_TAGS: Final = 200_000
+"""The rows of a page take memory in this process, too."""
 _HEAVY_BYTES: Final = 2**19
 _HEAVY_TAGS: Final = 10_000
 _HEAVY_ELEMENTS: Final = 1_000_000
 _HEAVY_BODIES: Final = 4
+_HEAVY_TAG_BYTES: Final = 20_000
+"""Bytes of a tag whose attributes may be very many."""
+_TAG: Final = re.compile(rb"<[a-zA-Z]")
 _CRASHES: Final = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
 _REPEATED: Final = re.compile(
     rb"<(?=[bcefhistu])(b|big|code|em|font|i|s|small|strike|strong|tt|u|body|html)[\s/]",
@@ -35,7 +40,7 @@ _WITHOUT_ATTRIBUTES: Final = 42
 
 
 class PageTooHeavyError(ValueError):
-    """A page ended its parser; the message says which limit it passed."""
+    """A page has too many tags or ended its parser; the message says which limit it passed."""
 
 
 class _Parser(ParserProcess):
@@ -70,18 +75,33 @@ def parse_within_limits(html: bytes, url: str) -> Page:
         PageTooHeavyError: it takes more memory or time than a page may.
         ShardError: its parser ended for another reason, such as a kill.
     """
-    if not _is_heavy(html):
+    if (tags := html.count(b"<")) > _MOST_TAGS:
+        raise PageTooHeavyError(f"it has more than {_MOST_TAGS} tags")
+    if not _is_heavy(html, tags):
         return parse_page(html, url)
     with _Parser.lent() as lent:
         return lent.parse(html, url)
 
 
-def _is_heavy(html: bytes) -> bool:
+def _is_heavy(html: bytes, tags: int) -> bool:
     """Return whether a page may take more than some seconds and some hundred MB; its bytes are only counted."""
-    tags = html.count(b"<")
-    if len(html) > _HEAVY_BYTES or tags > _HEAVY_TAGS:
+    if len(html) > _HEAVY_BYTES or tags > _HEAVY_TAGS or _has_long_tag(html):
         return True
     names = _REPEATED.findall(html)
     bodies = sum(name.lower() in (b"body", b"html") for name in names)
     # an element that is left open is repeated after each tag; of those with the same attributes, three are
     return bodies > _HEAVY_BODIES or (len(names) + _WITHOUT_ATTRIBUTES) * tags > _HEAVY_ELEMENTS
+
+
+def _has_long_tag(html: bytes) -> bool:
+    """Return whether a tag has more than ``_HEAVY_TAG_BYTES`` without a ``>``; long texts and scripts may count."""
+    start = 0
+    while len(html) - start > _HEAVY_TAG_BYTES:
+        end = html.rfind(b">", start, start + _HEAVY_TAG_BYTES + 1)
+        if end < 0:
+            end = html.find(b">", start)
+            end = len(html) if end < 0 else end
+            if _TAG.search(html, start, end - _HEAVY_TAG_BYTES):
+                return True
+        start = end + 1
+    return False

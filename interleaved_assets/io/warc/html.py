@@ -1,8 +1,7 @@
-"""Decoding of pages: from bytes to UTF-8 by the charset of server or page, and limits that keep parsing fast."""
+"""Decoding of pages: from bytes to UTF-8 by the charset of server or page."""
 
 import codecs
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.rows.content_types import CONTROLS
@@ -31,23 +30,6 @@ _OTHER_SCRIPTS: Final = (
 )  # fmt: skip
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
-_TAG: Final = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_NOT_NESTED: Final = frozenset(
-    b"area base br col embed hr img input link meta param source track wbr p li dt dd option tr td th".split()
-)
-_FEW_TAGS: Final = 10_000
-_MOST_TAGS: Final = 200_000
-_MOST_NESTED: Final = 20_000
-"""Far beyond the depth of pages, since tags that close themselves in SVG, and those in comments and scripts, count."""
-_LONG_TAG: Final = 20_000
-"""Bytes of a tag from which on its attributes are counted."""
-_MOST_ATTRIBUTES: Final = 2_000
-_TAG_NAME: Final = re.compile(rb"<[a-zA-Z][^\t\n\f\r />]*")
-# A name may contain any other character, also quotes and "<"; possessive, since a second try finds nothing more.
-_MANY_ATTRIBUTES: Final = re.compile(
-    rb"(?:[\t\n\f\r /]*+[^\t\n\f\r />][^\t\n\f\r />=]*+"
-    rb"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >]*+))?+){%d}+" % (_MOST_ATTRIBUTES + 1)
-)
 _JUDGED_BYTES: Final = 4_096
 
 
@@ -115,48 +97,6 @@ def is_binary(html: bytes) -> bool:
     """
     first = html[:_JUDGED_BYTES].rstrip(b"\0")
     return (len(first) - len(first.translate(None, CONTROLS))) * 100 > len(first)
-
-
-def excess(html: bytes) -> str | None:
-    """Return why a page would take the parser very long, None if it would not.
-
-    Time grows with the square of the depth of nested elements, and of the number of attributes of one element; memory
-    with the number of elements.
-    """
-    for run in _long_runs(html):
-        tag = _TAG_NAME.search(run)
-        if tag and len(run) - tag.start() > _LONG_TAG and _MANY_ATTRIBUTES.match(run, tag.end()):
-            return f"an element of the page has more than {_MOST_ATTRIBUTES} attributes"
-    if (tags := html.count(b"<")) < _FEW_TAGS:
-        return None
-    if tags > _MOST_TAGS:
-        return f"it has more than {_MOST_TAGS} tags"
-    depth, open_tags = 0, dict[bytes, int]()
-    for closing, name in _TAG.findall(html):
-        name = name.lower()
-        if name in _NOT_NESTED:
-            continue
-        if not closing:
-            open_tags[name] = open_tags.get(name, 0) + 1
-            depth += 1
-            if depth > _MOST_NESTED:
-                return f"its elements are nested more than {_MOST_NESTED} deep"
-        elif open_tags.get(name):
-            open_tags[name] -= 1
-            depth -= 1
-    return None
-
-
-def _long_runs(html: bytes) -> Iterator[bytes]:
-    """Yield the pieces between two ``>`` of a page that have more than ``_LONG_TAG`` bytes."""
-    start = 0
-    while len(html) - start > _LONG_TAG:
-        end = html.rfind(b">", start, start + _LONG_TAG + 1)
-        if end < 0:
-            end = html.find(b">", start)
-            end = len(html) if end < 0 else end
-            yield html[start:end]
-        start = end + 1
 
 
 def _codec(label: str | None) -> str | None:

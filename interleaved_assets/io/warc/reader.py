@@ -18,7 +18,7 @@ from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
 from interleaved_assets.io.warc.heavy_pages import PageTooHeavyError, parse_within_limits
-from interleaved_assets.io.warc.html import decode_html, excess, is_binary
+from interleaved_assets.io.warc.html import decode_html, is_binary
 from interleaved_assets.io.warc.main_content import choose_main
 from interleaved_assets.io.warc.page import Page, PageBlock
 from interleaved_assets.io.warc.settings import WarcSettings
@@ -143,8 +143,6 @@ class _Reading:
                 error, html = error or row_error("undecodable_page", _BINARY), b""
             else:
                 self._notes.update(kind for kind, is_so in seen.items() if is_so)
-            if (reason := excess(html)) is not None:
-                error, html = row_error("document_too_large", reason), b""
             fields["fetched_at"] = record.headers.get("WARC-Date")
         try:
             page = parse_within_limits(html, url)

@@ -16,7 +16,6 @@ import pytest
 
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import index_archive, read_body
-from interleaved_assets.io.warc.html import excess
 from interleaved_assets.io.warc.reader import warc_shortfall
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.errors import InterleavedError, StorageError
@@ -138,30 +137,10 @@ def test_a_large_page_is_an_error_and_is_not_unpacked(tmp_path: Path) -> None:
     assert found == {URLS[0]: too_large, URLS[1]: too_large, URLS[2]: sound(2)}
 
 
-@pytest.mark.parametrize(
-    ("html", "reason"),
-    [
-        ("<div>" * 100_000, "its elements are nested more than 20000 deep"),
-        ("<b><i>" * 50_000, "its elements are nested more than 20000 deep"),
-        ("<a><b></a>" * 50_000, "its elements are nested more than 20000 deep"),
-        ("<svg><g>" * 50_000, "its elements are nested more than 20000 deep"),
-        ("<p>x" * 300_000, "it has more than 200000 tags"),
-        *(
-            (
-                "<div " + separator.join(f"{name}{at}" for at in range(50_000)) + ">",
-                "an element of the page has more than 2",
-            )
-            for name, separator in (("a", "=1 "), ("a<", " "), ("<a", "/"), ("a", "=''"))
-        ),
-    ],
-)
-def test_a_page_that_would_take_the_parser_very_long_is_an_error(tmp_path: Path, html: str, reason: str) -> None:
-    parts = [page(URLS[0], html), page(URLS[1], f"<p>{text(1)}</p>")]
-    began = time.process_time()
+def test_a_page_of_too_many_tags_is_an_error(tmp_path: Path) -> None:
+    parts = [page(URLS[0], "<p>x" * 200_001), page(URLS[1], f"<p>{text(1)}</p>")]
     found = documents(write_warc(tmp_path / "a.warc.gz", parts))
-    assert (found[URLS[0]][0] or "").startswith(f"document_too_large: {reason}")
-    assert found[URLS[1]] == sound(1)
-    assert time.process_time() - began < 10
+    assert found == {URLS[0]: ("document_too_large: it has more than 200000 tags", []), URLS[1]: sound(1)}
 
 
 @pytest.mark.parametrize(
@@ -181,19 +160,6 @@ def test_a_page_of_many_short_elements_is_read(tmp_path: Path) -> None:
     html = "".join(f"<tr><td>{at}<td>{at * at}" for at in range(10_000))
     (document,) = documents(write_warc(tmp_path / "a.warc", [page(URLS[0], f"<table>{html}</table>")])).values()
     assert document == (None, [f"{at} | {at * at}" for at in range(10_000)])
-
-
-@pytest.mark.parametrize(
-    "html",
-    [
-        "word " * 9_000 + "<p>end</p>",
-        "<p>" + "word " * 9_000 + "</p>",
-        "<!-- " + "word " * 9_000 + "--><p>end</p>",
-        "<p title='" + "word " * 9_000 + "' class = \"" + "word " * 9_000 + '">',
-    ],
-)
-def test_long_texts_between_tags_are_no_attributes(html: str) -> None:
-    assert excess(html.encode()) is None
 
 
 def test_a_broken_body_is_an_error_and_a_cut_one_has_what_could_be_decoded(tmp_path: Path) -> None:
