@@ -1,6 +1,7 @@
 """Input files: their search, and their grouping into partitions."""
 
 import glob
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from io import IOBase
@@ -22,10 +23,14 @@ from interleaved_assets.io.storage.filesystem import (
 from interleaved_assets.io.storage.local import check_regular
 from interleaved_assets.io.storage.walk import find_infos
 from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.model.shown import cut_list
 
 FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 """A glob, a folder or a file, or a list of them; local or any fsspec URL."""
 
+logger = logging.getLogger(__name__)
+
+_NAMED: Final = 3
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b)?\s*", re.IGNORECASE)
 
 
@@ -55,7 +60,7 @@ def find_files(
     A folder is searched recursively for files with one of ``extensions`` (with dot, case ignored). A glob matches
     files with these extensions; folders that it matches are not searched. A path of an existing file is used with any
     extension, also if it has glob characters. FIFOs, sockets, devices and links to them are skipped in folders and
-    globs, and refused as paths.
+    globs, and refused as paths. A warning says if names have more after one of ``extensions``, such as ``a.tar.xz``.
 
     Raises:
         StorageError: a path is missing or unreadable, or a folder or glob holds no file with the right extension.
@@ -151,6 +156,10 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             f"{f' ({len(files)} with other endings)' if files else ''}. Check the path; a file "
             "with another ending can be named itself, and in Python file_extensions takes endings."
         )
+    others = sorted(name.rpartition("/")[2] for name in files.keys() - chosen.keys())
+    if packed := [name for name in others if name[0] != "." and any(f"{one}." in name.lower() for one in suffixes)]:
+        named = cut_list(packed, _NAMED)
+        logger.warning("%s: not read because of the last ending of the name: %s. Unpack or rename them", uri, named)
     return [(_with_path(uri, name, fs), int(info["size"] or 0)) for name, info in chosen.items()]
 
 

@@ -33,6 +33,17 @@ def test_a_glob_does_not_go_down_into_folders_that_match(folder: Path) -> None:
     assert [Path(file.uri).name for file in find_files(f"{folder}/**/c.*", (".tar",))] == ["c.tar"]
 
 
+def test_what_looks_like_a_shard_and_is_passed_over_is_named(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a.tar.xz", "b.tar.bz2", "sub/c.TAR.zst", "sub/d.tar.lz4", "e.json", ".f.tar.part"):
+        (folder / name).touch()
+    assert [Path(file.uri).name for file in find_files(folder, (".tar",))] == ["a.TAR", "b.tar", "c.tar"]
+    passed_over = "a.tar.xz, b.tar.bz2, c.TAR.zst and 1 more"
+    assert f"not read because of the last ending of the name: {passed_over}. Unpack or rename them" in caplog.text
+    caplog.clear()
+    find_files(f"{folder}/*", (".tar.xz", ".json"))
+    assert not caplog.records
+
+
 def test_a_list_is_sorted_and_each_file_comes_once(folder: Path) -> None:
     found = find_files([folder / "sub", f"{folder}/*.tar", folder / "b.tar"], (".tar",))
     assert [Path(file.uri).name for file in found] == ["b.tar", "c.tar"]
