@@ -1,7 +1,7 @@
 """Every command on a small shard of every format."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.io import read_shard
+from interleaved_assets.io import ReadOptions, ShardFormat, read_shard, register_format, unregister_format
 from interleaved_assets.io.formats.registry import all_formats
+from interleaved_assets.model import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets_tests.documents import project
 from interleaved_assets_tests.io.formats.samples import SAMPLES, write_samples
@@ -91,3 +92,26 @@ def test_commands_of_a_project(name: str, folder: Path, tmp_path: Path, run: Run
 def test_all_formats_of_one_folder_convert_into_one_folder(folder: Path, tmp_path: Path, run: Run) -> None:
     converted = run("convert", folder / "raw", "-o", tmp_path, "--to", "parquet")
     assert {Path(one["output"]).name for one in converted} == {f"{shard_key(name)}.parquet" for name in SAMPLES}
+
+
+def test_a_format_of_a_plugin_that_raises_fails_its_files_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
+        if "bad" in uri:
+            raise KeyError("header")
+        yield pa.Table.from_pylist([{"sample_id": "a", "position": -1, "modality": "metadata"}], INTERLEAVED_SCHEMA)
+
+    for name in ("a-bad.own", "b.own"):
+        (tmp_path / name).touch()
+    register_format(ShardFormat("own", (".own",), read))
+    try:
+        for command in ("inspect", "validate"):
+            assert main([command, str(tmp_path), "--json"]) == 2
+            out, err = capsys.readouterr()
+            failed, done = map(json.loads, out.splitlines())
+            assert failed["error"] == f"{tmp_path}/a-bad.own: the reader of the format 'own' fails: KeyError: 'header'"
+            assert err == f"interleaved: {failed['error']}\n"
+            assert done["counts"]["samples"] == 1
+    finally:
+        unregister_format("own")

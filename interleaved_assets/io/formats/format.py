@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
-from interleaved_assets.io.storage import StorageOptions
-from interleaved_assets.model.errors import OptionError
+from interleaved_assets.io.storage import StorageOptions, storage_errors
+from interleaved_assets.model.errors import InterleavedError, OptionError, ShardError, describe
 
 if TYPE_CHECKING:  # declaring a format loads no reader
     import pyarrow as pa
@@ -72,6 +72,21 @@ class ShardFormat:
     beside: tuple[str, ...] = ()
     fetch: "Fetch | None" = None
     shortfall: "Shortfall" = lambda *_: None
+
+    def tables(self, uri: str, options: "ReadOptions", files: Sequence[str] = ()) -> "Iterator[pa.Table]":
+        """Yield what ``read`` does of ``uri``, or ``read_files`` of the ``files`` of a bundle.
+
+        Raises:
+            StorageError: the storage failed.
+            ShardError: ``read`` raised an exception of another package.
+        """
+        try:
+            with storage_errors(uri, "read"):
+                yield from self.read_files(files, options) if files and self.read_files else self.read(uri, options)
+        except (InterleavedError, MemoryError):
+            raise
+        except Exception as error:  # a plugin raises exceptions of any type
+            raise ShardError(f"{uri}: the reader of the format {self.name!r} fails: {describe(error)}") from error
 
 
 _FORMATS: Final[dict[str, ShardFormat]] = {}

@@ -64,7 +64,7 @@ def read_shard(
 
 def read_file(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
     """Do the work of :func:`read_shard`."""
-    return format_of(uri, options.storage_options).read(uri, options)
+    return format_of(uri, options.storage_options).tables(uri, options)
 
 
 def write_shard(

@@ -100,7 +100,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
     schema = pa.schema([])
     options = read_options(file.uri, settings, notes)._replace(accept_incomplete=True)
     form = format_of(file.uri, options.storage_options)
-    for table in content.counting(form.read(file.uri, options)):
+    for table in content.counting(form.tables(file.uri, options)):
         schema = table.schema
         counter.add(table)
         filled.update({name: table.num_rows - table[name].null_count for name in schema.names})

@@ -99,7 +99,7 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
     scoring = settings.scoring.model_copy(update={"scorers": _DECODED if decode else ()})
     options = read_options(file.uri, settings, notes)._replace(accept_incomplete=True)
     form = format_of(file.uri, options.storage_options)
-    for table in content.counting(form.read(file.uri, options)):
+    for table in content.counting(form.tables(file.uri, options)):
         counter.add(table)
         if table.num_rows:
             keys.add(table)

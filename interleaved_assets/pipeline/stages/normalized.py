@@ -50,11 +50,7 @@ def normalize(shard: ShardTask) -> Work:
     form = raw_format(shard.raw.uri, shard.settings.storage)
     by_reference = form.can_reference and shard.settings.storage.image_bytes == "referenced"
     options = options._replace(by_reference=by_reference)
-    if shard.raw.files and form.read_files is not None:
-        read = form.read_files(list(shard.raw.files), options)
-    else:
-        read = form.read(shard.raw.uri, options)
-    batches = _tar_can_hold(read, shard.raw.uri)
+    batches = _tar_can_hold(form.tables(shard.raw.uri, options, list(shard.raw.files)), shard.raw.uri)
     content = ContentCounter()
     if (first := next(batches, None)) is None:
         raise ShardError(

@@ -41,7 +41,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
         max_batch_bytes=BATCH_BYTES, materialize=False, accept_incomplete=True
     )
     form = format_of(uri, options.storage_options)
-    tables = form.read(uri, options._replace(columns=REQUIRED_COLUMNS))
+    tables = form.tables(uri, options._replace(columns=REQUIRED_COLUMNS))
     for table in content.counting(tables) if form.has_layout else tables:
         sample_ids.update(dict.fromkeys(table["sample_id"].to_pylist()))
     layout = other_layout(len(sample_ids), content.counted, form, settings) if form.has_layout else []
@@ -49,7 +49,7 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
     chosen = choose_documents(list(sample_ids), {}, choice)
     pictures: dict[ImageKey, bytes] = {}
     rows, scores = [INTERLEAVED_SCHEMA.empty_table()], [scores_schema(SCORED_WITH).empty_table()]
-    for table in form.read(uri, options):
+    for table in form.tables(uri, options):
         # bytes that rows name by a locator are read for the chosen documents only
         for part in options.filled(rows_of_samples(table, chosen.sample_ids), uri):
             scores.append(score_images(part, SCORED_WITH))
