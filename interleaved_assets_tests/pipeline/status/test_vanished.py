@@ -61,6 +61,15 @@ def test_the_parts_of_a_final_tar_go_from_the_last_on(tmp_path: Path) -> None:
     assert sorted(stored(tmp_path / "out/tars")) == [f"a%7E00000~{number:05d}.tar" for number in range(3)]
 
 
+def test_a_file_whose_name_is_no_key_keeps_no_shard_from_being_forgotten(settings: Settings, tmp_path: Path) -> None:
+    for folder in ("failures", "records"):
+        copy = tmp_path / f"out/{folder}/normalized/a (copy).json"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("{}")
+    assert vanished_shards(settings.storage) == [KEY]
+    assert files_to_forget(vanished_shards(settings.storage), settings.storage)[KEY]
+
+
 def test_a_shard_in_a_folder_that_cannot_be_listed_is_kept(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
