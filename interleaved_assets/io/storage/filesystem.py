@@ -32,6 +32,12 @@ _LAID_OVER: Final = frozenset(
     {"zip", "tar", "libarchive", "simplecache", "filecache", "blockcache", "cached", "dir", "reference"}
 )
 
+_S3_TRIES: Final = 2
+"""Times that s3fs makes a request and reads its answer, each with the retries of botocore (``AWS_MAX_ATTEMPTS``).
+
+With its default of 5, it makes 125 requests of 15 s each to a server that does not answer.
+"""
+
 # Packages of storage clients, whose exceptions need not be OSErrors.
 _CLIENTS: Final = frozenset({"botocore", "aiohttp", "gcsfs", "azure"})
 _TRANSIENT_ERRNOS: Final = frozenset(
@@ -126,14 +132,17 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
     options = dict(storage_options or {})
     try:
         if "::" not in uri or is_chain(uri):
-            return url_to_fs(uri, **options)
-        # url_to_fs would parse the name as a chain
-        kind = get_filesystem_class(split_protocol(uri)[0] or "file")
-        return kind(**{**kind._get_kwargs_from_urls(uri), **options}), kind._strip_protocol(uri)
+            fs, path = url_to_fs(uri, **options)
+        else:  # url_to_fs would parse the name as a chain
+            kind = get_filesystem_class(split_protocol(uri)[0] or "file")
+            fs, path = kind(**{**kind._get_kwargs_from_urls(uri), **options}), kind._strip_protocol(uri)
     except ImportError as error:
         raise MissingDependency(f"cannot reach {uri}: {error}") from error
     except ValueError as error:
         raise OptionError(f"cannot reach {uri}: {error}") from error
+    if "s3" in fs.protocol:
+        fs.retries = _S3_TRIES
+    return fs, path
 
 
 def as_uri(place: str | os.PathLike[str], option: str) -> str:

@@ -3,8 +3,11 @@
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from interleaved_assets.io.storage import (
     find_files,
     local_copy,
     open_input,
+    read_small,
 )
 from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
 from interleaved_assets_tests.s3 import S3Server
@@ -169,6 +173,23 @@ def test_an_unreachable_server_is_storage_unavailable(unused_tcp_port_url: str) 
 
 
 _NO_RETRIES = {"retries": {"max_attempts": 0}, "connect_timeout": 1}
+
+
+@pytest.mark.parametrize(("read", "requests"), [(exists, 2), (read_small, 4)])
+def test_a_server_that_says_nothing_is_asked_few_times(read: Callable[..., object], requests: int) -> None:
+    """Each request takes 15 s by default."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:  # the system accepts connections for it
+        options = {"key": "k", "secret": "s", "endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        options["config_kwargs"] = _NO_RETRIES | {"read_timeout": 0.1}
+        with pytest.raises(StorageUnavailable, match="try again later"):
+            read("s3://bucket/a.json", options)
+        silent.setblocking(False)
+        asked = 0
+        with suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                asked += 1
+    assert asked == requests
 
 
 @pytest.fixture
