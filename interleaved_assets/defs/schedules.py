@@ -1,6 +1,7 @@
 """The schedules: nightly runs for shards that are not current, and the daily report."""
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Final
 
@@ -14,7 +15,7 @@ from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.pipeline.raw.listing import just_written, list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.stages.dag import stage_dag
-from interleaved_assets.pipeline.status.due import due_shards
+from interleaved_assets.pipeline.status.due import KnownRuns, due_shards
 from interleaved_assets.settings import Settings
 
 DAILY_REPORT: Final = "daily_report"
@@ -88,14 +89,9 @@ def request_due_shards(
     before = set(context.instance.get_dynamic_partitions(SHARDS))
     context.instance.add_dynamic_partitions(SHARDS, [raw.key for raw in raws if raw.key not in before])
     registered = list(context.instance.get_dynamic_partitions(SHARDS))
-    known = progress(context.instance, stage_dag(settings), registered)
-    due = due_shards(
-        raws,
-        settings,
-        snapshot_versions(raws, settings.storage),
-        known._replace(failed=_without_event(context.instance, stage_dag(settings))),
-        all_shards=True,
-    )
+    busy = progress(context.instance, stage_dag(settings), registered).busy
+    known = _runs_by_events(context.instance, stage_dag(settings), busy)
+    due = due_shards(raws, settings, snapshot_versions(raws, settings.storage), known, all_shards=True)
     log_due(context, due)
     night = f"{context.scheduled_execution_time:%Y-%m-%dT%H:%M}"
     requests = range_requests(registered, due, settings, of_content=dict.fromkeys(due.shards, night))
@@ -104,19 +100,18 @@ def request_due_shards(
     return requests
 
 
-def _without_event(instance: dg.DagsterInstance, stages: Iterable[str]) -> dict[str, set[str]]:
-    """Return, for each stage, the shards that were part of a run since their last materialization.
+def _runs_by_events(instance: dg.DagsterInstance, stages: Iterable[str], busy: AbstractSet[str]) -> KnownRuns:
+    """Return which shards have a materialization, and which were part of a run since their last one.
 
-    The run may have written their records, and have been cancelled before it logged the events: their pages would show
-    the figures of the earlier content. Dagster counts shards as failed only if their run failed.
+    Such a run may have written their records, and have been cancelled before it logged the events: their pages would
+    show the figures of the earlier content. Dagster counts shards as failed only if their run failed, and counts them
+    as materialized also after the run with the event was deleted.
     """
     planned, made = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, dg.DagsterEventType.ASSET_MATERIALIZATION
-    lost: dict[str, set[str]] = {}
+    shown, lost = dict[str, AbstractSet[str]](), dict[str, AbstractSet[str]]()
     for stage in stages:
         before = latest_event_ids(instance, dg.AssetKey(stage), made)
-        lost[stage] = {
-            key
-            for key, event in latest_event_ids(instance, dg.AssetKey(stage), planned).items()
-            if event > before.get(key, -1)
-        }
-    return lost
+        begun = latest_event_ids(instance, dg.AssetKey(stage), planned)
+        shown[stage] = before.keys()
+        lost[stage] = {key for key, event in begun.items() if event > before.get(key, -1)}
+    return KnownRuns(shown, lost, busy)

@@ -188,6 +188,18 @@ def test_a_recorded_shard_without_materialization_is_requested(made: Made) -> No
         assert requested(another, made.settings) == ["cd"]
 
 
+def test_shards_whose_runs_were_deleted_are_requested_for_their_pages(made: Made) -> None:
+    _, settings, instance = made
+    for run in instance.get_runs():
+        instance.delete_run(run.run_id)
+    assert requested(instance, settings) == ["ab", "cd"]
+    tar = Path(settings.storage.shard("a").output("final_tars"))
+    before = tar.stat().st_mtime_ns
+    assert run_chain(instance, settings, ["a", "b", "c", "d"]).success
+    assert (materializations(instance, "final_tars"), tar.stat().st_mtime_ns) == (4, before)
+    assert requested(instance, settings) == []
+
+
 def test_a_damaged_record_keeps_no_other_shard_from_its_night(made: Made) -> None:
     damaged = Path(made.settings.storage.shard("a").record("filtered"))
     damaged.unlink()
