@@ -10,6 +10,7 @@ import pytest
 import yaml
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.instance.ref import InstanceRef
+from dagster._core.scheduler import DagsterDaemonScheduler
 from dagster._core.scheduler.instigation import TickStatus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -93,6 +94,14 @@ def test_runs_are_looked_after(instance: dg.DagsterInstance) -> None:
     assert instance.run_monitoring_start_timeout_seconds == 180
     assert instance.run_monitoring_max_runtime_seconds == 24 * 3600
     assert instance.get_settings("run_monitoring")["free_slots_after_run_end_seconds"] == 60
+
+
+def test_a_night_that_fails_because_the_storage_does_not_answer_is_tried_for_half_an_hour(
+    instance: dg.DagsterInstance,
+) -> None:
+    """Once a minute."""
+    assert isinstance(instance.scheduler, DagsterDaemonScheduler)
+    assert instance.scheduler.max_tick_retries == 30
 
 
 def test_ticks_are_kept_for_so_many_days(instance: dg.DagsterInstance) -> None:

@@ -27,6 +27,7 @@ _KNOWN = {
         "dagster-user-deployments",
         "runLauncher",
         "computeLogManager",
+        "scheduler",
         "retention",
         "telemetry",
         "additionalInstanceConfig",
@@ -70,6 +71,8 @@ _KNOWN = {
         "endpointUrl",
         "region",
     },
+    "scheduler": {"type", "config"},
+    "scheduler.config.daemonScheduler": {"maxCatchupRuns", "maxTickRetries"},
     "retention": {"enabled", "schedule", "sensor", "autoMaterialize"},
 }
 _DEPLOYMENT_KEYS = {"name", "image", "dagsterApiGrpcArgs", "port", *_ENVIRONMENT, *_POD}
@@ -180,6 +183,11 @@ def test_dagster_takes_the_instance_that_the_values_describe(
             "class": values["computeLogManager"]["type"],
             "config": snake(logs),
         },
+        "scheduler": {
+            "module": "dagster._core.scheduler",
+            "class": values["scheduler"]["type"],
+            "config": snake(values["scheduler"]["config"]["daemonScheduler"]),
+        },
         "run_monitoring": snake(monitoring),
         "retention": snake({key: value for key, value in values["retention"].items() if key != "enabled"}),
         "telemetry": values["telemetry"],
@@ -194,6 +202,7 @@ def test_dagster_takes_the_instance_that_the_values_describe(
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 8
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
         assert not instance.telemetry_enabled
+        assert instance.scheduler.max_tick_retries == 30
 
 
 def test_an_ordinary_step_has_the_image_environment_and_limits_of_the_code_location(values: Values) -> None:
