@@ -1,6 +1,7 @@
 """Base of the shard writers: file names, modes, materialization, the error policy and the schema."""
 
 import hashlib
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ _STEM_BYTES: Final = 120
 _PART_BYTES: Final = 64 * 2**20
 _HASHED_ROWS: Final = 100
 
+_NUMBERING: Final = threading.Lock()
+"""Held while a name is chosen; one of the module, since a writer with a lock could not be pickled."""
+
 _FETCH_OPTIONS: Final = frozenset({"max_member_bytes", "max_sample_bytes", "max_unpacked_bytes"})
 
 
@@ -39,7 +43,8 @@ class ShardWriter(ABC):
     A file is named after the batch's source files and the number of earlier batches of them, so the same input gives
     the same names: ``<stem of the first source>-<hash of all sources>-<number>.<extension>``. A batch without source
     files is named after its rows, ``batch-<hash of the rows>-<number>.<extension>``, so writers of other rows to one
-    folder do not replace it.
+    folder do not replace it. Threads may share a writer; numbers then follow the order of their calls. Processes that
+    write batches of the same files need folders of their own.
 
     Attributes:
         output_dir: folder or URL for the files; created if missing.
@@ -133,12 +138,19 @@ class ShardWriter(ABC):
         table = batch.to_pyarrow()
         self.check(table, _named(batch))
         stem = _stem(batch.source_files, table)
-        number, uri = self._next_free(stem)
-        if uri is not None:
+        with _NUMBERING:
+            number, uri = self._next_free(stem)
+            self._numbers[stem] = number + 1
+        if uri is None:
+            return []
+        try:
             self._write_parts(uri, align_shard(table, None, _named(batch)), batch)
-        # after a failure, the next attempt uses the same number
-        self._numbers[stem] = number + 1
-        return [] if uri is None else [uri]
+        except BaseException:
+            with _NUMBERING:
+                if self._numbers[stem] == number + 1:  # the next attempt uses the same number
+                    self._numbers[stem] = number
+            raise
+        return [uri]
 
     def _write_parts(self, uri: str, table: pa.Table, batch: InterleavedBatch) -> None:
         parts: Iterable[pa.Table] = [table]

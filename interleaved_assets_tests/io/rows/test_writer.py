@@ -1,7 +1,9 @@
 """The base of both shard writers, tested with the Parquet writer."""
 
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from interleaved_assets.io.parquet.reader import InterleavedParquetReader
 from interleaved_assets.io.parquet.writer import InterleavedParquetWriter
 from interleaved_assets.io.rows.fetch import Access
+from interleaved_assets.io.rows.writer import WriteMode
 from interleaved_assets.io.storage import join
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader
 from interleaved_assets.io.tar.writer import InterleavedWebdatasetWriter
@@ -120,6 +123,24 @@ def test_a_failed_batch_does_not_use_up_its_number(tmp_path: Path) -> None:
     assert names(tmp_path) == []
     (path,) = writer.write(batch("a"))
     assert path.endswith("-00000.parquet")
+
+
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
+def test_batches_of_one_source_that_threads_write_at_once_are_files_of_their_own(
+    mode: WriteMode, tmp_path: Path
+) -> None:
+    both_are_writing = threading.Barrier(2, timeout=30)
+
+    class Writer(InterleavedParquetWriter):
+        def write_shard(self, uri: str, schema: pa.Schema, parts: Iterator[pa.Table]) -> None:
+            both_are_writing.wait()
+            super().write_shard(uri, schema, parts)
+
+    writer = Writer(tmp_path, mode=mode)
+    with ThreadPoolExecutor(2) as threads:
+        paths = [path for written in threads.map(writer.write, [batch("a"), batch("b")]) for path in written]
+    assert [pq.read_table(path)["sample_id"].unique().to_pylist() for path in paths] == [["a"], ["b"]]
+    assert [path[-13:-8] for path in sorted(paths)] == ["00000", "00001"]
 
 
 def test_modes_on_s3(s3_server: S3Server, bucket: str) -> None:
