@@ -3,6 +3,7 @@
 import importlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, FiniteFloat, create_model, field_validator, model_validator
@@ -156,7 +157,7 @@ class ReadingSettings(_Section):
         if not isinstance(given, Mapping):
             return given
         own = {name: value for name, value in given.items() if name in cls.model_fields}
-        tables = create_model("Sections", __config__=ConfigDict(extra="forbid"), **_format_tables())
+        tables = _format_tables(tuple(format_sections().items()))
         checked = tables.model_validate({name: value for name, value in given.items() if name not in own})
         return own | {name: getattr(checked, name) for name in type(checked).model_fields}
 
@@ -169,8 +170,10 @@ class ReadingSettings(_Section):
         return dict(self.model_extra or {})
 
 
-def _format_tables() -> dict[str, Any]:
-    return {name: (model, Field(default_factory=model)) for name, model in format_sections().items()}
+@cache
+def _format_tables(sections: tuple[tuple[str, type[BaseModel]], ...]) -> type[BaseModel]:
+    fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in sections}
+    return create_model("Sections", __config__=ConfigDict(extra="forbid"), **fields)
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
