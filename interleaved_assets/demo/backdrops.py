@@ -196,5 +196,5 @@ def _disc(canvas: np.ndarray, x: float, y: float, radius: float, rgb: tuple[floa
 
 
 def _line(canvas: np.ndarray, start: tuple[float, float], end: tuple[float, float], rgb: tuple[float, ...]) -> None:
-    first, last = _fixed([start, end]).tolist()
+    first, last = ((round(x * 2**_SHIFT), round(y * 2**_SHIFT)) for x, y in (start, end))
     cv2.line(canvas, first, last, rgb, 1, cv2.LINE_AA, _SHIFT)
