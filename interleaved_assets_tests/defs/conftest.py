@@ -85,7 +85,9 @@ class _Engines:
             return create_engine(url, **options)
         place = (url, file.stat().st_ino)
         if place not in self._kept:
-            self._kept[place] = create_engine(url, **options | {"poolclass": QueuePool, "max_overflow": -1})
+            self._kept[place] = _compiled_once(
+                create_engine(url, **options | {"poolclass": QueuePool, "max_overflow": -1})
+            )
             # Dagster disposes of an engine after each statement
             self._kept[place].dispose = lambda close=True: None  # type: ignore[method-assign]
         return self._kept[place]
@@ -93,6 +95,17 @@ class _Engines:
     def dispose(self) -> None:
         for engine in self._kept.values():
             engine.pool.dispose()
+
+
+_first: list[Engine] = []
+
+
+def _compiled_once(engine: Engine) -> Engine:
+    """An engine that takes over what the first one of the session has compiled: all are of SQLite."""
+    _first.append(engine)
+    engine.dialect, engine._compiled_cache = _first[0].dialect, _first[0]._compiled_cache
+    del _first[1:]
+    return engine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -113,7 +126,8 @@ def _pooled(create: Callable[..., Engine]) -> Callable[..., Engine]:
     def pooled(url: str, **options: object) -> Engine:
         assert options == {"poolclass": NullPool}
         # without a limit: connections to one database are as many as threads that use it at once
-        engine = create(url, poolclass=QueuePool, max_overflow=-1, connect_args={"check_same_thread": False})
+        arguments = {"check_same_thread": False}
+        engine = _compiled_once(create(url, poolclass=QueuePool, max_overflow=-1, connect_args=arguments))
         event.listen(engine, "connect", lambda made, _: made.execute("PRAGMA foreign_keys=ON").close())
         return engine
 

@@ -66,12 +66,13 @@ def test_secrets_come_from_the_environment(
     }
 
 
-@pytest.fixture(params=[".", *(f"deploy/{variant}" for variant in VARIANTS)])
-def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """What Dagster makes of a file, with its storage in a folder instead of a server."""
-    shutil.copy(REPOSITORY / request.param / "dagster.yaml", tmp_path)
-    storage = {"storage": {"sqlite": {"base_dir": str(tmp_path)}}}
-    with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(tmp_path), overrides=storage)) as instance:
+@pytest.fixture(scope="module", params=[".", *(f"deploy/{variant}" for variant in VARIANTS)])
+def instance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    """What Dagster makes of a file, with its storage in a folder instead of a server; to be read only."""
+    folder = tmp_path_factory.mktemp("instance")
+    shutil.copy(REPOSITORY / request.param / "dagster.yaml", folder)
+    storage = {"storage": {"sqlite": {"base_dir": str(folder)}}}
+    with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(folder), overrides=storage)) as instance:
         yield instance
 
 

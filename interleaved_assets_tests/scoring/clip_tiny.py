@@ -17,6 +17,9 @@ from interleaved_assets.scoring.clip.settings import ClipSettings
 # at this size threads cost more than they gain, most of all on a busy machine
 torch.set_num_threads(1)
 
+# each model has a tokenizer, which takes longer to read its vocabulary than a tiny model to be made
+open_clip.factory.SimpleTokenizer = lru_cache(open_clip.SimpleTokenizer)
+
 WIDTH, SIDE, CONTEXT = 24, 32, 16
 CONFIG = {
     "embed_dim": WIDTH,
