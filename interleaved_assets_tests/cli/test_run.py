@@ -18,7 +18,7 @@ from interleaved_assets.pipeline.run.record import read_record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.due import KnownRuns, due_shards
 from interleaved_assets_tests.defs.runs import STAGES, materialized, run_chain
-from interleaved_assets_tests.documents import good_shard, project, stages_before
+from interleaved_assets_tests.documents import good_shard, project, refuse_listing, stages_before
 from interleaved_assets_tests.projects import take_all
 
 
@@ -165,6 +165,22 @@ def test_what_is_no_key_is_refused_although_a_file_is_there(tmp_path: Path, caps
         printed = capsys.readouterr()
         assert printed.err.startswith(f"interleaved: no raw shard below {tmp_path}/raw has the key '{text}'"), text
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_folder_that_cannot_be_listed_is_an_error_beside_shards_that_are_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    project(tmp_path)
+    good_shard(tmp_path / "raw/a.tar")
+    refuse_listing(monkeypatch, tmp_path / "raw/web")
+    good_shard(tmp_path / "raw/web/b.tar")
+    command = ["--settings", str(tmp_path / "interleaved.toml"), "run", *options]
+    error = f"interleaved: shards in a folder are not seen: cannot list {tmp_path}/raw/web: Permission denied."
+    for _ in ("made", "current"):
+        assert main(command) == 2
+        assert capsys.readouterr().err.startswith(error)
+    assert (tmp_path / "out/tars/a.tar").exists()
 
 
 def test_a_time_out_of_the_storage_does_not_end_the_run(

@@ -69,6 +69,18 @@ def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsy
         )
 
 
+def test_a_link_to_a_folder_is_said_not_to_be_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(tmp_path)
+    good_shard(tmp_path / "elsewhere/b.tar")
+    (tmp_path / "raw/a.tar").symlink_to(tmp_path / "elsewhere/b.tar")
+    (tmp_path / "raw/disk.2").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "raw/loop").symlink_to(tmp_path / "raw")
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "status"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("1 shard ")
+    assert "2 files were passed over: 2 leading to a folder by a link, not followed, such as disk.2/." in printed
+
+
 def test_without_a_raw_root_status_is_one_line_of_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project(tmp_path)
     (tmp_path / "raw").rmdir()

@@ -63,7 +63,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
             else:
                 out.print_line(_nothing_to_make(dataset))
             print_passed_over(dataset, as_json=as_json)
-            return 0
+            return 2 if dataset.problem else 0
     stages = stage_dag(settings)
     for stage in stages.values():
         stage.prepare(settings)
@@ -93,10 +93,11 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
                 text = describe(one.result)
                 place = "" if f"shard {one.key}" in text else f"shard {one.key}: "
                 print_error(f"interleaved: {one.stage}: {place}{text}")
+    code = 2 if failed or undrawn or (dataset is not None and dataset.problem) else 0
     if as_json:
         if dataset is not None:
             print_passed_over(dataset, as_json=True)
-        return 2 if failed or undrawn else 0
+        return code
     outcomes = ("made", "current", "failed")
     lines = ((name, *(f"{found[outcome]:,}" for outcome in outcomes)) for name, found in counts.items())
     out.print_table(("stage", *outcomes), lines)
@@ -107,7 +108,7 @@ def run_command(file: str | None, *, shards: Sequence[str], jobs: int | None, as
         out.print_line(f"kept {', '.join(tally.text for tally in published)}; final tars: {tars}")
     if dataset is not None:
         print_passed_over(dataset, as_json=False)
-    return 2 if failed or undrawn else 0
+    return code
 
 
 def _nothing_to_make(dataset: "DatasetStatus") -> str:

@@ -111,7 +111,10 @@ def print_passed_over(dataset: "DatasetStatus", *, as_json: bool) -> None:
 
     alike: dict[str, list[str]] = {}
     for path in dataset.ignored:
-        alike.setdefault(PurePosixPath(path).suffix or "without an ending", []).append(path)
+        ending = PurePosixPath(path).suffix or "without an ending"
+        alike.setdefault("leading to a folder by a link, not followed" if path.endswith("/") else ending, []).append(
+            path
+        )
     if not alike:
         return
     groups = sorted(alike.items(), key=lambda group: (-len(group[1]), group[0]))

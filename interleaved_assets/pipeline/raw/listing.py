@@ -82,7 +82,8 @@ class RawListing(NamedTuple):
     ignored: list[str]
     """Sorted paths, below the raw root, of files that are no shards by the rule in ``keys.py``.
 
-    Hidden files, whose names begin with a dot, are left out: systems and uploads make them.
+    Hidden files, whose names begin with a dot, are left out: systems and uploads make them. The path of a link to a
+    folder, which is not followed, ends in a slash.
     """
     unlisted: dict[str, str]
     """Error of each folder that cannot be listed, by its path below the raw root. Any absent shard may be in it."""
@@ -133,7 +134,11 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
     unlisted = {
         path[start:]: str(as_storage_error(error, displayable(path), "list")) for path, error in below.refused.items()
     }
-    others = [path[start:] for path in found if path not in chosen and not path.rpartition("/")[2].startswith(".")]
+    others = [
+        path[start:] + ("/" if info.get("islink") and fs.isdir(path) else "")
+        for path, info in found.items()
+        if path not in chosen and not path.rpartition("/")[2].startswith(".")
+    ]
     return RawListing(shards, sorted(others), unlisted)
 
 
