@@ -28,7 +28,15 @@ from interleaved_assets.scoring.protocol.registry import register_scorer, unregi
 from interleaved_assets.scoring.protocol.scorer import Range, Scorer
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defects import change_members, lose_first_row, lose_first_score, stand_in
-from interleaved_assets_tests.defs.runs import STAGES, Ran, check_key, check_result, materialized, run_chain
+from interleaved_assets_tests.defs.runs import (
+    STAGES,
+    Ran,
+    check_key,
+    check_result,
+    definitions_of,
+    materialized,
+    run_chain,
+)
 from interleaved_assets_tests.documents import (
     blurred_image,
     document,
@@ -328,7 +336,7 @@ def figures(found: dg.AssetCheckEvaluation) -> dict[str, Any]:
 
 def check_raw_root(instance: dg.DagsterInstance, settings: Settings) -> dg.AssetCheckEvaluation:
     """Launch the check alone, as the UI and the schedule do."""
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    job = definitions_of(settings).resolve_implicit_global_asset_job_def()
     alone = job.get_subset(asset_selection=set(), asset_check_selection={RAW_ROOT_CHECK})
     (found,) = alone.execute_in_process(instance=instance).get_asset_check_evaluations()
     return found
@@ -348,7 +356,7 @@ def test_raw_root(tmp_path: Path, instance: dg.DagsterInstance) -> None:
 
 def up_to_date(instance: dg.DagsterInstance, settings: Settings) -> dict[str, dg.AssetCheckEvaluation]:
     """Run the job of the schedule; by stage, what the check says."""
-    job = build_definitions(settings).resolve_job_def("daily_report")
+    job = definitions_of(settings).resolve_job_def("daily_report")
     found = job.execute_in_process(instance=instance).get_asset_check_evaluations()
     return {evaluation.asset_key.path[-1]: evaluation for evaluation in found if evaluation.check_name == "up_to_date"}
 
@@ -392,7 +400,7 @@ def test_runs_over_many_shards_leave_the_check_to_its_schedule(
     settings: Settings, instance: dg.DagsterInstance
 ) -> None:
     register_all(instance, settings.storage)
-    definitions = build_definitions(settings)
+    definitions = definitions_of(settings)
     instance.add_dynamic_partitions(SHARDS, [f"another-{number}" for number in range(1000)])
     assert up_to_date(instance, settings).keys() == set(STAGES)
     alone = definitions.resolve_implicit_global_asset_job_def().execute_in_process(

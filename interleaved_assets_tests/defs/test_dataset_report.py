@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, DagsterInstance
 
-from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
 from interleaved_assets.scoring.scores.text_language import language_model
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import run_chain
+from interleaved_assets_tests.defs.runs import definitions_of, run_chain
 from interleaved_assets_tests.documents import good_shard, project
 
 FINAL_TARS = AssetKey("final_tars")
@@ -24,7 +23,7 @@ LENIENT = "[selection]\nmin_sharpness = 0\n"
 
 def report(instance: DagsterInstance, settings: Settings) -> dict[str, object]:
     """Run the report; the metadata of its materialization."""
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    job = definitions_of(settings).resolve_implicit_global_asset_job_def()
     quietly = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
     job.execute_in_process(instance=instance, asset_selection=[REPORT], run_config=quietly)
     event = instance.fetch_materializations(REPORT, limit=1).records[0].asset_materialization
@@ -104,7 +103,7 @@ def test_the_date_is_no_part_of_the_version(tmp_path: Path, instance: DagsterIns
 
 def check(instance: DagsterInstance, settings: Settings) -> AssetCheckEvaluation:
     """Run the report; its check."""
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    job = definitions_of(settings).resolve_implicit_global_asset_job_def()
     (found,) = job.execute_in_process(instance=instance, asset_selection=[REPORT]).get_asset_check_evaluations()
     return found
 

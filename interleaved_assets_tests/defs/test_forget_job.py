@@ -6,11 +6,17 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.cli import main
-from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.forget_job import FORGET_SHARDS
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import Watcher, files, instance_on_disk, run_chain, unfinished_run
+from interleaved_assets_tests.defs.runs import (
+    Watcher,
+    definitions_of,
+    files,
+    instance_on_disk,
+    run_chain,
+    unfinished_run,
+)
 
 QUIETLY = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -32,7 +38,7 @@ pytestmark = [
 def forget(instance: dg.DagsterInstance, settings: Settings, **config: object) -> tuple[bool, str]:
     """One run of the job: whether it succeeded, and what it says."""
     result = (
-        build_definitions(settings)
+        definitions_of(settings)
         .resolve_job_def(FORGET_SHARDS)
         .execute_in_process(
             instance=instance,

@@ -16,7 +16,7 @@ from interleaved_assets.defs.requests import RANGE_END, RANGE_START, build_job, 
 from interleaved_assets.defs.schedules import build_nightly_schedule, build_report_schedule
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings import Settings, load_settings
-from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
+from interleaved_assets_tests.defs.runs import STAGES, definitions_of, instance_on_disk, run_chain
 from interleaved_assets_tests.documents import good_shard, project, stages_before
 from interleaved_assets_tests.projects import make_project
 from interleaved_assets_tests.restorable import Restorable
@@ -119,7 +119,7 @@ def requests(instance: dg.DagsterInstance, settings: Settings) -> list[dg.RunReq
     context = dg.build_schedule_context(
         instance,
         scheduled_execution_time=datetime(2026, 1, 2, 2, tzinfo=UTC),
-        repository_def=build_definitions(settings).get_repository_def(),
+        repository_def=definitions_of(settings).get_repository_def(),
     )
     tick = build_nightly_schedule(settings, build_job(settings)).evaluate_tick(context)
     return list(tick.run_requests or [])
@@ -170,7 +170,7 @@ def test_a_run_of_the_night_leaves_out_the_stages_that_are_current(made: Made) -
     assert last.asset_selection == [dg.AssetKey("filtered"), dg.AssetKey("final_tars")]
     assert new.asset_selection == [dg.AssetKey(name) for name in STAGES]
     before = {name: materializations(made.instance, name) for name in STAGES}
-    job = build_definitions(changed).resolve_job_def("bring_up_to_date")
+    job = definitions_of(changed).resolve_job_def("bring_up_to_date")
     result = job.execute_in_process(instance=made.instance, tags=last.tags, asset_selection=last.asset_selection)
     assert result.success
     made_now = {name: materializations(made.instance, name) - before[name] for name in STAGES}
@@ -228,7 +228,7 @@ def test_a_refused_record_leaves_out_only_its_shard(made: Made) -> None:
 def test_shards_of_a_run_under_way_are_left_to_it(instance: dg.DagsterInstance, settings: Settings) -> None:
     register_all(instance, settings.storage)
     instance.create_run_for_job(
-        build_definitions(settings).resolve_implicit_global_asset_job_def(),
+        definitions_of(settings).resolve_implicit_global_asset_job_def(),
         asset_selection=frozenset({dg.AssetKey("normalized")}),
         tags={RANGE_START: "b", RANGE_END: "c"},
         status=dg.DagsterRunStatus.STARTED,
@@ -257,7 +257,7 @@ def test_a_shard_whose_run_was_terminated_between_record_and_event_is_requested(
     """Else its page would show the figures and the version of the content before, for ever."""
     folder, settings, instance = made
     good_shard(folder / "raw/c.tar", seed=9)
-    job = build_definitions(settings).resolve_job_def("bring_up_to_date")
+    job = definitions_of(settings).resolve_job_def("bring_up_to_date")
     log = instance.handle_new_event
 
     def terminated(event: dg.EventLogEntry, **options: Any) -> None:

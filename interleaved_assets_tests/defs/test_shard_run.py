@@ -18,14 +18,13 @@ from dagster import AssetKey, DagsterInstance
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from interleaved_assets.defs.build import build_definitions
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.scoring.scores.text_language import language_model
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result, run_chain
+from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result, definitions_of, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard
 from interleaved_assets_tests.system_calls import system_calls
 
@@ -33,7 +32,7 @@ from interleaved_assets_tests.system_calls import system_calls
 def run(
     instance: DagsterInstance, settings: Settings, keys: Sequence[str], assets: Sequence[str] = STAGES
 ) -> dg.ExecuteInProcessResult:
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    job = definitions_of(settings).resolve_implicit_global_asset_job_def()
     selection = [AssetKey(name) for name in assets]
     if len(keys) == 1:
         return job.execute_in_process(
@@ -140,7 +139,7 @@ def test_in_a_backfill_a_run_fails_some_time_after_its_last_event(
     register_all(instance, settings.storage)
     slept, sleep = list[float](), time.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(seconds) if seconds > 1 else sleep(seconds))
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    job = definitions_of(settings).resolve_implicit_global_asset_job_def()
     tags = {RANGE_START: "a", RANGE_END: "b"} | ({"dagster/backfill": "made"} if of_backfill else {})
     result = job.execute_in_process(
         instance=instance, asset_selection=[AssetKey("normalized")], tags=tags, raise_on_error=False
@@ -282,7 +281,7 @@ def test_a_shard_that_was_good_and_fails_now_is_not_called_current(tmp_path: Pat
 
 def stale(instance: DagsterInstance, settings: Settings, key: str) -> set[str]:
     """The assets that Dagster itself calls stale for this shard."""
-    graph = build_definitions(settings).resolve_asset_graph()
+    graph = definitions_of(settings).resolve_asset_graph()
     resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
     return {name for name in STAGES if resolver.get_status(AssetKey(name), key) != StaleStatus.FRESH}
 
