@@ -23,7 +23,7 @@ import cloudpickle
 from pebble import ProcessExpired, ProcessPool
 
 from interleaved_assets.io.rows.processors import share_processors
-from interleaved_assets.model.errors import WorkerLost
+from interleaved_assets.model.errors import StorageError, WorkerLost
 from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskWork, sendable, too_slow
 
 Result = TypeVar("Result")
@@ -47,12 +47,23 @@ class OnProcesses(Generic[Result]):
 
     Args:
         work: called in a worker. cloudpickle must be able to pickle it and its results.
+
+    Raises:
+        StorageError: there is no room for the locks of the workers.
     """
 
     queues = True
 
     def __init__(self, work: TaskWork[Result], processes: int) -> None:
-        if not _pool(processes).active:  # Pebble gives up all workers if one ends while none has a task
+        try:
+            active = _pool(processes).active
+        except OSError as error:
+            _pool.cache_clear()
+            raise StorageError(
+                f"no worker processes can be started: {error.strerror}. Their locks need a writable /dev/shm with free "
+                "space; one shard at a time needs none (--jobs 1, or run.parallel_shards = 1)"
+            ) from error
+        if not active:  # Pebble gives up all workers if one ends while none has a task
             _stop(_pool(processes))
             _pool.cache_clear()
         self._pool, self._room = _pool(processes), _AHEAD * processes

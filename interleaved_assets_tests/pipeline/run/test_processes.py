@@ -1,5 +1,6 @@
 """Worker processes: they work in the environment of their process, and none outlives it or its task."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -7,12 +8,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
 
 from interleaved_assets.io.rows.processors import processors
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.run.many import take_many
 from interleaved_assets.pipeline.run.processes import _pool
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
@@ -49,6 +52,24 @@ def pids_in(folder: Path, count: int) -> list[int]:
             return found
         time.sleep(0.1)
     raise AssertionError(found)
+
+
+def test_without_room_for_the_locks_of_workers_the_place_is_named(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def nothing(_: ShardTask) -> Work:
+        return Work(outputs={}, data_version="1")
+
+    ran = partial(take_many, [stage(nothing)], ["a", "b"], settings, then=lambda _: None, jobs=2)
+    _pool.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("_multiprocessing.SemLock", full)  # as where /dev/shm is full
+        with pytest.raises(StorageError, match=r"No space left on device\. .* a writable /dev/shm .*--jobs 1"):
+            list(ran())
+    assert len(list(ran())) == 2
 
 
 def test_a_worker_has_its_share_of_the_processors(settings: Settings) -> None:
