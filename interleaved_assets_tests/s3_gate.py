@@ -32,6 +32,8 @@ class S3Gate(S3Server):
     refuses: Callable[[str, str], Refusal | None] = lambda method, path: None
     refused: list[str] = field(default_factory=list)
     """Method and path of the requests that were refused."""
+    breaks_off: Callable[[str, str], bool] = lambda method, path: False
+    """Whether the connection ends in the middle of the answer to a request."""
 
 
 @contextmanager
@@ -70,6 +72,9 @@ def s3_gate(server: S3Server) -> Iterator[S3Gate]:
             head = self.command == "HEAD"
             self.send_header("Content-Length", headers.get("Content-Length", "0") if head else str(len(content)))
             self.end_headers()
+            if not head and self.gate.breaks_off(self.command, self.path):
+                self.close_connection = True
+                content = content[: len(content) // 2]
             if not head:
                 self.wfile.write(content)
 

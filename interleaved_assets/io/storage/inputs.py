@@ -6,9 +6,10 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, cast
 
@@ -33,6 +34,7 @@ _READ_AHEAD_BYTES: Final = 8 * 2**20
 _PARALLEL_RANGES: Final = 4
 """Ranges of a large read that are fetched at a time: one connection to a store gives a fraction of its bandwidth."""
 _FIRST_READ_BYTES: Final = 2**20
+_UNBROKEN_TRIES: Final = 3
 COPY_BYTES: Final = _PARALLEL_RANGES * _READ_AHEAD_BYTES
 """Bytes to read at a time for a copy of a remote file."""
 
@@ -57,7 +59,7 @@ def _open_remote(fs: AbstractFileSystem, path: str) -> Any:
     if "s3" not in fs.protocol:
         return fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
     bucket, key, version = fs.split_path(path)
-    first = None if version or fs.version_aware else sync(fs.loop, _first_block, fs, bucket, key)
+    first = None if version or fs.version_aware else _unbroken(sync, fs.loop, _first_block, fs, bucket, key)
     if first is None:
         return _ReadAhead(fs.open(path, "rb", cache_type="none"))
     data, etag, size = first
@@ -93,6 +95,20 @@ async def _first_block(fs: AbstractFileSystem, bucket: str, key: str) -> tuple[b
             return None
         raise
     return found
+
+
+def _unbroken(read: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what ``read`` does; an answer that ends in its middle is requested again, since its server works.
+
+    s3fs requests it twice, and botocore, which reads no bodies, once.
+    """
+    for _ in range(_UNBROKEN_TRIES - 1):
+        try:
+            return read(*args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ != "ClientPayloadError":  # aiohttp's; by name, to import it for no other storage
+                raise
+    return read(*args, **kwargs)
 
 
 class _ReadAhead:
@@ -135,7 +151,7 @@ class _ReadAhead:
 
     def _fetch(self, size: int) -> bytes:
         self._file.seek(self._at)
-        return bytes(self._file.read(size))
+        return bytes(_unbroken(self._file.read, size))
 
     def _fetch_large(self, size: int) -> bytes:
         count = min(_PARALLEL_RANGES, size // _READ_AHEAD_BYTES)
@@ -144,7 +160,7 @@ class _ReadAhead:
         borders = [self._at + size * number // count for number in range(count + 1)]
         with ThreadPoolExecutor(count, thread_name_prefix="range") as pool:
             # the method that an fsspec file is read by; it may be called by many threads, and checks the ETag
-            return b"".join(pool.map(self._file._fetch_range, borders, borders[1:]))
+            return b"".join(pool.map(partial(_unbroken, self._file._fetch_range), borders, borders[1:]))
 
 
 class _RemoteFile(io.BufferedIOBase):
@@ -190,7 +206,7 @@ def read_small(uri: str, storage_options: StorageOptions = None) -> bytes | None
         # otherwise s3fs first requests the size, to fetch large files in parts: twice the time for a small file
         in_one_go = {"max_concurrency": 1} if "s3" in fs.protocol else {}
         try:
-            return bytes(fs.cat_file(path, **in_one_go))
+            return bytes(_unbroken(fs.cat_file, path, **in_one_go))
         except FileNotFoundError:
             return None
 

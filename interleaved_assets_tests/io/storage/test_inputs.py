@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -261,6 +263,25 @@ def test_a_failing_gateway_is_storage_unavailable(s3_server: S3Server, bucket: s
         assert gate.refused == [f"HEAD /{bucket.removeprefix('s3://')}/a.bin"]
         gate.refuses = lambda method, path: None
         assert not exists(f"{bucket}/a.bin", options)
+
+
+def test_what_breaks_off_several_times_in_the_middle_is_read_again(s3_server: S3Server, bucket: str) -> None:
+    content = np.random.default_rng(2).bytes(33 * 2**20)
+    s3_server.fs.pipe(f"{bucket}/a.bin", content)
+    broken = Counter[str]()
+
+    def breaks_off(method: str, path: str) -> bool:
+        with guard:
+            broken[f"{method} {path}"] += 1
+        return method == "GET" and broken[f"{method} {path}"] in {1, 2, 3, 4, 6, 7, 8}
+
+    guard = threading.Lock()
+    with s3_gate(s3_server) as gate:
+        gate.breaks_off = breaks_off
+        with open_input(f"{bucket}/a.bin", gate.storage_options) as file:
+            assert file.read() == content
+        broken.clear()
+        assert read_small(f"{bucket}/a.bin", gate.storage_options) == content
 
 
 @pytest.mark.parametrize(
