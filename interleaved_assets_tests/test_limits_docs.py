@@ -48,6 +48,7 @@ ROW_OF = {
     "_MAX_JSON_DEPTH": "levels of a document",
     "_MOST_ANSWER_BYTES": "answer of a model that reads PDF pages",
     "_MOST_BYTES": "size in the settings",
+    "_MOST_REPEATED": "captions and addresses that the rows of a page repeat",
     "_MOST_ROW_BYTES": "document of a release with `--documents`",
     "_MOST_DAMAGED": "damaged places in a web archive",
     "_MOST_CHARACTERS": "characters of a PDF page",

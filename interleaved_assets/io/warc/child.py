@@ -1,4 +1,4 @@
-"""The process that parses heavy pages, with limits of memory and processor time.
+"""The process that parses pages, with limits of memory and processor time.
 
 It is started as ``python -m interleaved_assets.io.warc.child`` and reads requests from its standard input: a line of
 JSON with the address and the size of a page, then the page. It answers each with a size and so many bytes of marshal,

@@ -17,10 +17,10 @@ from interleaved_assets.io.storage import StorageOptions, local_copy, locator_pa
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.archive import ArchiveIndex, PageRecord, address, index_archive, read_body
-from interleaved_assets.io.warc.heavy_pages import PageTooHeavyError, parse_within_limits
 from interleaved_assets.io.warc.html import decode_html, is_binary
 from interleaved_assets.io.warc.main_content import choose_main
 from interleaved_assets.io.warc.page import Page, PageBlock
+from interleaved_assets.io.warc.parser import PageTooHeavyError, parse_within_limits
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.errors import row_error

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from interleaved_assets.io.warc import child, heavy_pages
-from interleaved_assets.io.warc.heavy_pages import PageTooHeavyError, parse_within_limits
+from interleaved_assets.io.rows.parser_process import _idle, close_parsers
+from interleaved_assets.io.warc import child, parser
 from interleaved_assets.io.warc.page import parse_page
+from interleaved_assets.io.warc.parser import PageTooHeavyError, parse_within_limits
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets_tests.io.warc.test_bad_input import URLS, documents, sound, text
 from interleaved_assets_tests.io.warcs import page, write_warc
@@ -23,39 +24,45 @@ def opened(elements: int, paragraphs: int) -> bytes:
 
 
 def attributes(name: str, separator: bytes) -> bytes:
-    """A tag of more than 20,000 bytes, between two short ones."""
+    """A tag with very many attributes, between two without."""
     return b"<p>x</p><div " + separator.join(b"%b%d" % (name.encode(), at) for at in range(4_000)) + b"><p>x</p>"
 
 
-ORDINARY = b"<p id=a>" + b"A <b class=x>word</b>, <i class=y>another</i>. " * 200
-HEAVY = {
-    "many tags": b"<td>x" * 10_001,
+MANY_TAGS = b"<td>x" * 10_001
+PAGES = {
+    "empty": b"",
+    "ordinary": b"<p id=a>" + b"A <b class=x>word</b>, <i class=y>another</i>. " * 200,
+    "many tags": MANY_TAGS,
     "large": b"<p>" + b"word " * 110_000,
     "open elements": opened(400, 1200),
     "bodies": b"<p>x" * 2_000 + b"<BODY a=1>" * 5,
-    **{
-        name: attributes(name, separator)
-        for name, separator in (("a", b"=1 "), ("a<", b" "), ("<a", b"/"), ("b", b"=''"))
-    },
+    "attributes": attributes("a", b"='>' "),
 }
 
 
-@pytest.mark.parametrize("html", HEAVY.values(), ids=HEAVY)
-def test_a_heavy_page_is_parsed_in_another_process_with_the_same_result(html: bytes) -> None:
-    assert heavy_pages._is_heavy(html, html.count(b"<"))
+@pytest.mark.parametrize("html", PAGES.values(), ids=PAGES)
+def test_a_page_is_parsed_in_another_process_with_the_same_result(html: bytes) -> None:
     html = html + "<title>é\0</title><img src=a.png alt=b><nav>c</nav>".encode()
+    close_parsers()
     assert parse_within_limits(html, URL) == parse_page(html, URL)
-    with heavy_pages._Parser.lent() as first:
-        pass
+    (first,) = _idle[parser._Parser]
     parse_within_limits(html, URL)
-    with heavy_pages._Parser.lent() as second:
-        assert second is first
+    assert _idle[parser._Parser] == [first]
 
 
-@pytest.mark.parametrize("html", [b"", ORDINARY, b"<p>" + b"word " * 90_000, b"<td>x" * 9_000, opened(20, 3000)])
-def test_an_ordinary_page_is_parsed_in_this_process(html: bytes) -> None:
-    assert not heavy_pages._is_heavy(html, html.count(b"<"))
-    assert parse_within_limits(html, URL) == parse_page(html, URL)
+@pytest.mark.parametrize(
+    ("url", "html"),
+    [
+        (URLS[0], "<figure>" + "<img src=a.png>" * 900 + "<figcaption>" + "word " * 20_000),
+        (URLS[0], f"<base href='https://a.example/{'b' * 80_000}/'>" + "<img src=a.png>" * 900),
+        (URLS[0] + "b" * 20_000, "<p>x" * 4000),
+    ],
+    ids=["caption", "base", "address"],
+)
+def test_what_the_rows_of_a_page_repeat_is_bounded(tmp_path: Path, url: str, html: str) -> None:
+    found = documents(write_warc(tmp_path / "a.warc.gz", [page(url, html), page(URLS[1], f"<p>{text(1)}</p>")]))
+    too_large = "document_too_large: its rows repeat more than 64 MiB of captions and addresses"
+    assert found == {url: (too_large, []), URLS[1]: sound(1)}
 
 
 def test_open_elements_that_take_too_much_memory_are_an_error_of_their_page(tmp_path: Path) -> None:
@@ -76,8 +83,8 @@ def test_open_elements_that_take_too_much_memory_are_an_error_of_their_page(tmp_
 def test_a_page_whose_parser_ends_is_refused_and_the_next_is_read(
     ended_by: int, error: type[Exception], message: str
 ) -> None:
-    html = HEAVY["many tags"]
-    with heavy_pages._Parser.lent() as lent:
+    html = MANY_TAGS
+    with parser._Parser.lent() as lent:
         os.kill(lent._process.pid, ended_by)
         with pytest.raises(error, match=message):
             lent.parse(html, URL)
@@ -85,7 +92,7 @@ def test_a_page_whose_parser_ends_is_refused_and_the_next_is_read(
 
 
 def test_the_timer_of_a_page_ends_its_parser() -> None:
-    """Stand in the least time, since a page for the real one would take ten seconds."""
+    """Stand in the least time, since a page for the real one would take five seconds."""
     code = "from interleaved_assets.io.warc import child; child.LEAST_SECONDS = 0.05; child.main()"
     html = opened(400, 4000)
     request = json.dumps((URL, len(html))).encode() + b"\n" + html
