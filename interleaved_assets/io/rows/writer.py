@@ -31,7 +31,7 @@ _PART_BYTES: Final = 64 * 2**20
 _HASHED_ROWS: Final = 100
 
 _NUMBERING: Final = threading.Lock()
-"""Held while a name is chosen; one of the module, since a writer with a lock could not be pickled."""
+"""Held while a number is counted; one of the module, since a writer with a lock could not be pickled."""
 
 _FETCH_OPTIONS: Final = frozenset({"max_member_bytes", "max_sample_bytes", "max_unpacked_bytes"})
 
@@ -138,12 +138,12 @@ class ShardWriter(ABC):
         table = batch.to_pyarrow()
         self.check(table, _named(batch))
         stem = _stem(batch.source_files, table)
-        with _NUMBERING:
-            number, uri = self._next_free(stem)
-            self._numbers[stem] = number + 1
-        if uri is None:
-            return []
+        number = self._next_number(stem)
         try:
+            while (uri := self._free(stem, number)) is None:
+                if self.mode == "ignore":
+                    return []
+                number = self._next_number(stem)
             self._write_parts(uri, align_shard(table, None, _named(batch)), batch)
         except BaseException:
             with _NUMBERING:
@@ -151,6 +151,11 @@ class ShardWriter(ABC):
                     self._numbers[stem] = number
             raise
         return [uri]
+
+    def _next_number(self, stem: str) -> int:
+        with _NUMBERING:
+            self._numbers[stem] += 1
+            return self._numbers[stem] - 1
 
     def _write_parts(self, uri: str, table: pa.Table, batch: InterleavedBatch) -> None:
         parts: Iterable[pa.Table] = [table]
@@ -169,20 +174,17 @@ class ShardWriter(ABC):
             dropped.append(ledger)
         return align_shard(kept, schema, _named(batch))
 
-    def _next_free(self, stem: str) -> tuple[int, str | None]:
-        number = self._numbers[stem]
-        while True:
-            uri = join(self.output_dir, f"{stem}-{number:05d}{self.extension}")
-            if self.mode == "overwrite" or not exists(uri, self._storage_options):
-                return number, uri
-            if self.mode == "ignore":
-                return number, None
-            if self.mode == "error":
-                raise StorageError(
-                    f"cannot write {uri}: the file exists. Choose mode='overwrite', 'append' or 'ignore', "
-                    "or another output_dir."
-                )
-            number += 1
+    def _free(self, stem: str, number: int) -> str | None:
+        """Return the path of a file that may be written, None if it exists and ``mode`` keeps it."""
+        uri = join(self.output_dir, f"{stem}-{number:05d}{self.extension}")
+        if self.mode == "overwrite" or not exists(uri, self._storage_options):
+            return uri
+        if self.mode == "error":
+            raise StorageError(
+                f"cannot write {uri}: the file exists. Choose mode='overwrite', 'append' or 'ignore', "
+                "or another output_dir."
+            )
+        return None
 
 
 def _stem(source_files: tuple[str, ...], table: pa.Table) -> str:

@@ -27,6 +27,7 @@ from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.row_tables import image_bytes, rows_table, sample
 from interleaved_assets_tests.io.tars import write_tar
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.s3_gate import s3_gate
 
 
 def batch(*ids: str, sources: tuple[str, ...] = ("/raw/x.tar",)) -> InterleavedBatch:
@@ -141,6 +142,25 @@ def test_batches_of_one_source_that_threads_write_at_once_are_files_of_their_own
         paths = [path for written in threads.map(writer.write, [batch("a"), batch("b")]) for path in written]
     assert [pq.read_table(path)["sample_id"].unique().to_pylist() for path in paths] == [["a"], ["b"]]
     assert [path[-13:-8] for path in sorted(paths)] == ["00000", "00001"]
+
+
+def test_a_writer_does_not_wait_for_the_storage_of_another(s3_server: S3Server, bucket: str, tmp_path: Path) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def late(method: str, path: str) -> None:
+        asked.set()
+        answered.wait(timeout=30)
+
+    with s3_gate(s3_server) as gate, ThreadPoolExecutor(2) as threads:
+        gate.refuses = late
+        remote = threads.submit(
+            InterleavedParquetWriter(f"{bucket}/out", storage_options=gate.storage_options).write, batch("a")
+        )
+        assert asked.wait(timeout=30)
+        assert len(threads.submit(InterleavedParquetWriter(tmp_path).write, batch("a")).result(timeout=10)) == 1
+        assert not remote.done()
+        answered.set()
+        assert len(remote.result()) == 1
 
 
 def test_modes_on_s3(s3_server: S3Server, bucket: str) -> None:
