@@ -31,6 +31,8 @@ FilePaths = str | PathLike[str] | Sequence[str | PathLike[str]]
 logger = logging.getLogger(__name__)
 
 _NAMED: Final = 3
+_PACKERS: Final = frozenset(("gz", "bz2", "xz", "zst", "lz4", "zip", "7z"))
+"""Last endings of packed files. Others, as in ``a.tar.idx`` and ``a.tar.sha256``, are files beside a shard."""
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b)?\s*", re.IGNORECASE)
 
 
@@ -60,7 +62,7 @@ def find_files(
     A folder is searched recursively for files with one of ``extensions`` (with dot, case ignored). A glob matches
     files with these extensions; folders that it matches are not searched. A path of an existing file is used with any
     extension, also if it has glob characters. FIFOs, sockets, devices and links to them are skipped in folders and
-    globs, and refused as paths. A warning says if names have more after one of ``extensions``, such as ``a.tar.xz``.
+    globs, and refused as paths. A warning names those that look packed, such as ``a.tar.xz``.
 
     Raises:
         StorageError: a path is missing or unreadable, or a folder or glob holds no file with the right extension.
@@ -157,7 +159,8 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
             "with another ending can be named itself, and in Python file_extensions takes endings."
         )
     others = sorted(name.rpartition("/")[2] for name in files.keys() - chosen.keys())
-    if packed := [name for name in others if name[0] != "." and any(f"{one}." in name.lower() for one in suffixes)]:
+    unpacked = ((name, name.lower().rpartition(".")) for name in others if name[0] != ".")
+    if packed := [name for name, (stem, _, last) in unpacked if last in _PACKERS and stem.endswith(suffixes)]:
         named = cut_list(packed, _NAMED)
         logger.warning("%s: not read because of the last ending of the name: %s. Unpack or rename them", uri, named)
     return [(_with_path(uri, name, fs), int(info["size"] or 0)) for name, info in chosen.items()]

@@ -41,6 +41,11 @@ def test_what_looks_like_a_shard_and_is_passed_over_is_named(folder: Path, caplo
     assert f"not read because of the last ending of the name: {passed_over}. Unpack or rename them" in caplog.text
     caplog.clear()
     find_files(f"{folder}/*", (".tar.xz", ".json"))
+    for name in ("a.TAR.idx", "b.tar.sha256"):
+        (folder / "beside" / name).parent.mkdir(exist_ok=True)
+        (folder / "beside" / name).touch()
+    (folder / "beside/b.tar").touch()
+    find_files(folder / "beside", (".tar",))
     assert not caplog.records
 
 
