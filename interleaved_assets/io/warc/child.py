@@ -14,7 +14,7 @@ from typing import Final
 
 from selectolax.lexbor import SelectolaxError
 
-from interleaved_assets.io.warc.page import parse_page
+from interleaved_assets.io.warc.main_content import page_content
 
 SIZE_BYTES: Final = 8
 TOO_LARGE: Final = 3
@@ -34,18 +34,18 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     while line := sys.stdin.buffer.readline():
-        url, size = json.loads(line)
+        url, size, only_main_content = json.loads(line)
         html = sys.stdin.buffer.read(size)
         memory, seconds = limits_of(size)
         resource.setrlimit(resource.RLIMIT_AS, (memory if most == resource.RLIM_INFINITY else min(memory, most), most))
         signal.setitimer(signal.ITIMER_PROF, seconds)  # without a handler, its signal ends the process
         try:
-            page = parse_page(html, url)
+            page = page_content(html, url, only_main_content)
         except (MemoryError, SelectolaxError):  # the latter if the parser itself gets no memory
             sys.exit(TOO_LARGE)
         signal.setitimer(signal.ITIMER_PROF, 0)
         blocks = [(block.text, block.tag, block.links, block.url, block.alt, block.caption) for block in page.blocks]
-        answer = marshal.dumps((page.title, page.language, blocks, [tuple(region) for region in page.regions]))
+        answer = marshal.dumps((page.title, page.language, blocks, dict(page.characters), dict(page.images)))
         sys.stdout.buffer.write(len(answer).to_bytes(SIZE_BYTES) + answer)
         sys.stdout.buffer.flush()
 

@@ -5,9 +5,9 @@ Rules and shares were chosen on the development pages of WCXB; ``benchmarks/warc
 
 from collections import Counter
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
-from interleaved_assets.io.warc.page import Page, PageBlock, Region
+from interleaved_assets.io.warc.page import Page, PageBlock, Region, parse_page
 
 _SHARE_OF_PAGE: Final = 0.5
 """Share of a page's text above which a ``nav`` or ``footer`` is content: the page misuses the element."""
@@ -17,6 +17,24 @@ _LEAST_MAIN: Final = 0.35
 """Share of a page's text below which its ``main`` or ``article`` is not all of the content: a list has many."""
 _SHORT_LINK: Final = 40
 """Characters of a text below which it is left out if it is nothing but a link."""
+
+
+class PageContent(NamedTuple):
+    """The blocks of a page that become rows, and the characters and images of the others, by the part of the page."""
+
+    title: str | None
+    language: str | None
+    blocks: list[PageBlock]
+    characters: Counter[str]
+    images: Counter[str]
+
+
+def page_content(html: bytes, url: str, only_main_content: bool) -> PageContent:
+    """Return the main content of a page in UTF-8, or all of its blocks; ``url`` resolves relative addresses."""
+    page = parse_page(html, url)
+    if only_main_content:
+        return PageContent(page.title, page.language, *choose_main(page))
+    return PageContent(page.title, page.language, page.blocks, Counter(), Counter())
 
 
 def choose_main(page: Page) -> tuple[list[PageBlock], Counter[str], Counter[str]]:

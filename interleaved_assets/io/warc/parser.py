@@ -9,12 +9,14 @@ is parsed.
 import json
 import marshal
 import signal
+from collections import Counter
 from contextlib import suppress
 from typing import Final
 
 from interleaved_assets.io.rows.parser_process import ParserProcess
 from interleaved_assets.io.warc.child import SIZE_BYTES, TOO_LARGE, limits_of
-from interleaved_assets.io.warc.page import Page, PageBlock, Region
+from interleaved_assets.io.warc.main_content import PageContent
+from interleaved_assets.io.warc.page import PageBlock
 from interleaved_assets.model.errors import ShardError
 
 _MOST_TAGS: Final = 200_000
@@ -31,10 +33,10 @@ class PageTooHeavyError(ValueError):
 class _Parser(ParserProcess):
     module = "interleaved_assets.io.warc.child"
 
-    def parse(self, html: bytes, url: str) -> Page:
+    def parse(self, html: bytes, url: str, only_main_content: bool) -> PageContent:
         self._begin()
         with suppress(BrokenPipeError):  # its exit code is looked at below
-            self._in.write(json.dumps((url, len(html))).encode() + b"\n" + html)
+            self._in.write(json.dumps((url, len(html), only_main_content)).encode() + b"\n" + html)
             self._in.flush()
         size = int.from_bytes(self._out.read(SIZE_BYTES))
         answer = self._out.read(size)
@@ -49,12 +51,13 @@ class _Parser(ParserProcess):
                 raise PageTooHeavyError(f"it crashed the parser, which may take {memory // 2**20} MiB of memory")
             raise ShardError(f"the parser of the page {url} ended with code {code}: {self._last_words()}")
         self.is_idle = True
-        title, language, blocks, regions = marshal.loads(answer)
-        return Page(title, language, [PageBlock(*block) for block in blocks], [Region(*region) for region in regions])
+        title, language, blocks, characters, images = marshal.loads(answer)
+        found = [PageBlock(*block) for block in blocks]
+        return PageContent(title, language, found, Counter(characters), Counter(images))
 
 
-def parse_within_limits(html: bytes, url: str) -> Page:
-    """Return :func:`.parse_page` of a page that may be hostile.
+def parse_within_limits(html: bytes, url: str, only_main_content: bool) -> PageContent:
+    """Return :func:`.page_content` of a page that may be hostile.
 
     Raises:
         PageTooHeavyError: it, or its rows, take more memory or time than those of a page may.
@@ -63,7 +66,7 @@ def parse_within_limits(html: bytes, url: str) -> Page:
     if html.count(b"<") > _MOST_TAGS:
         raise PageTooHeavyError(f"it has more than {_MOST_TAGS} tags")
     with _Parser.lent() as lent:
-        page = lent.parse(html, url)
+        page = lent.parse(html, url, only_main_content)
     repeated = sum(len(url) + len(block.url or "") + len(block.caption or "") for block in page.blocks)
     if repeated > len(html) + _MOST_REPEATED:
         raise PageTooHeavyError(f"its rows repeat more than {_MOST_REPEATED // 2**20} MiB of captions and addresses")

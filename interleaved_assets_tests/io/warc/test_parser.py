@@ -9,7 +9,7 @@ import pytest
 
 from interleaved_assets.io.rows.parser_process import _idle, close_parsers
 from interleaved_assets.io.warc import child, parser
-from interleaved_assets.io.warc.page import parse_page
+from interleaved_assets.io.warc.main_content import page_content
 from interleaved_assets.io.warc.parser import PageTooHeavyError, parse_within_limits
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets_tests.io.warc.test_bad_input import URLS, documents, sound, text
@@ -44,9 +44,9 @@ PAGES = {
 def test_a_page_is_parsed_in_another_process_with_the_same_result(html: bytes) -> None:
     html = html + "<title>é\0</title><img src=a.png alt=b><nav>c</nav>".encode()
     close_parsers()
-    assert parse_within_limits(html, URL) == parse_page(html, URL)
+    assert parse_within_limits(html, URL, True) == page_content(html, URL, True)
     (first,) = _idle[parser._Parser]
-    parse_within_limits(html, URL)
+    parse_within_limits(html, URL, True)
     assert _idle[parser._Parser] == [first]
 
 
@@ -87,15 +87,15 @@ def test_a_page_whose_parser_ends_is_refused_and_the_next_is_read(
     with parser._Parser.lent() as lent:
         os.kill(lent._process.pid, ended_by)
         with pytest.raises(error, match=message):
-            lent.parse(html, URL)
-    assert parse_within_limits(html, URL) == parse_page(html, URL)
+            lent.parse(html, URL, True)
+    assert parse_within_limits(html, URL, True) == page_content(html, URL, True)
 
 
 def test_the_timer_of_a_page_ends_its_parser() -> None:
     """Stand in the least time, since a page for the real one would take five seconds."""
     code = "from interleaved_assets.io.warc import child; child.LEAST_SECONDS = 0.05; child.main()"
     html = opened(400, 4000)
-    request = json.dumps((URL, len(html))).encode() + b"\n" + html
+    request = json.dumps((URL, len(html), True)).encode() + b"\n" + html
     assert (
         subprocess.run([sys.executable, "-c", code], input=request, capture_output=True).returncode == -signal.SIGPROF
     )

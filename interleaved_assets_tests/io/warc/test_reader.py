@@ -292,3 +292,11 @@ def test_the_whole_address_of_an_absent_image_is_in_its_error(tmp_path: Path) ->
     url = f"https://a.example/{'x' * 1000}.png?w=1"
     uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", f"<p>{WORDS}</p><img src='{url}'>")])
     assert items(uri)[1] == ("image", f"image_not_in_archive: {url}")
+
+
+def test_documents_are_in_the_order_of_the_archive_whichever_page_is_parsed_first(tmp_path: Path) -> None:
+    addresses = [f"https://a.example/{number}" for number in range(12)]
+    pages = [page(url, f"<p>{url} {WORDS}" * (1 if number % 3 else 500)) for number, url in enumerate(addresses)]
+    found = rows(write_warc(tmp_path / "a.warc.gz", pages))
+    assert list(dict.fromkeys(row["sample_id"] for row in found)) == addresses
+    assert all((row["text_content"] or row["sample_id"]).startswith(row["sample_id"]) for row in found)
