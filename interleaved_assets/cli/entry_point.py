@@ -2,6 +2,7 @@
 
 import errno
 import io
+import logging
 import os
 import re
 import signal
@@ -24,6 +25,15 @@ _NOT_WRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.
 """Errors of writing to a file that is open."""
 
 
+class _Shown(logging.Formatter):
+    """Formats warnings, whose names of files and samples are data, without control characters and credentials."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from interleaved_assets.model.shown import shown
+
+        return shown(super().format(record))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit code: 0 done, 1 nothing found or not sound, 2 an error, 130 Ctrl-C.
 
@@ -34,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names and texts may have characters that the locale lacks
+    if logging.lastResort is not None:  # what Python prints warnings with where nobody has set a handler
+        logging.lastResort.setFormatter(_Shown())
     try:
         _check_folder()
         _check_arguments(given)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,18 @@ def run(folder: Path, *arguments: str, **options: object) -> subprocess.Complete
     environment = {**os.environ, "PYTHONPATH": path, **options.pop("env", {})}  # type: ignore[dict-item]
     command = [sys.executable, "-P", "-m", "interleaved_assets.cli", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, timeout=300, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_a_warning_names_a_file_without_the_control_characters_of_its_name(tmp_path: Path) -> None:
+    fields, _ = document("one")
+    tar = write_shard(tmp_path / "a\x1b[31m\u202e.tar", {"doc": (fields, [])})
+    with tarfile.open(tar, "a") as more:
+        more.addfile(tarfile.TarInfo("doc.unnamed.png"))
+    done = run(tmp_path, "convert", str(tar), "-o", "out", "--to", "parquet", stdout=subprocess.DEVNULL)
+    assert done.returncode == 0
+    assert rb"a\x1b[31m\u202e.tar: unreferenced_members (1)" in done.stderr
+    assert b"\x1b" not in done.stderr
+    assert "\u202e".encode() not in done.stderr
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
