@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.io.rows.blocks import IMAGE_URL
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, empty_ledger
@@ -205,7 +206,7 @@ def build_documents(
                 key.position,
                 key.modality,
                 row["text_content"],
-                name=image_name(row["source_ref"]) if is_image else "",
+                name=image_name(row["source_ref"], row[IMAGE_URL], row["page"]) if is_image else "",
                 size=sizes.get(image, "") if is_image else "",
                 picture=pictures.get(image) if is_image else None,
                 scores=tuple(scored.get(image, ()) if is_image else of_texts.get(image, ())),
@@ -249,7 +250,7 @@ def _content_rows(rows: pa.Table) -> list[tuple[RowKey, dict[str, Any]]]:
     content = rows.filter(pc.not_equal(rows["modality"], "metadata"))
     columns = {
         name: content[name].to_pylist() if name in content.column_names else [None] * content.num_rows
-        for name in ("text_content", "source_ref", "materialize_error")
+        for name in ("text_content", "source_ref", "materialize_error", IMAGE_URL, "page")
     }
     values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return list(zip(row_keys(content), values, strict=True))

@@ -3,10 +3,13 @@
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from interleaved_assets.demo.pdf_report import pdf_report
+from interleaved_assets.demo.web_archive import web_archive
 from interleaved_assets.io import read_tar_shard
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.run.one import take_through
@@ -167,6 +170,18 @@ def test_rows_without_bytes_get_them_from_their_locators(tmp_path: Path) -> None
     pq.write_table(rows, tmp_path / "lazy.parquet")
     page = file_documents(str(tmp_path / "lazy.parquet"), Choice(sample_ids=("doc-0-c",)), project(tmp_path))
     assert [bool(item.picture) for item in page.documents[0].items] == [True, False, True, False]
+
+
+def test_images_of_a_web_archive_and_of_a_pdf_file_are_named_by_url_and_page(tmp_path: Path) -> None:
+    settings = project(tmp_path, 'image_bytes = "referenced"\n')
+    rng = np.random.default_rng(0)
+    (tmp_path / "raw/a.warc.gz").write_bytes(web_archive(rng))
+    (tmp_path / "raw/b.pdf").write_bytes(pdf_report(rng))
+    archive = shard_documents("a.warc.gz", made(settings, "a.warc.gz", until="normalized"), Choice())
+    names = [item.name for item in archive.documents[0].items if item.modality == "image"]
+    assert names == [f"https://example.org/news/000-{number}.jpg" for number in range(2)]
+    report = shard_documents("b.pdf", made(settings, "b.pdf", until="normalized"), Choice())
+    assert [item.name for item in report.documents[0].items if item.modality == "image"][:2] == ["page 1", "page 2"]
 
 
 def test_a_file_is_read_by_its_content_and_with_the_limits_of_the_settings(settings: Settings, tmp_path: Path) -> None:
