@@ -1,13 +1,15 @@
 """``interleaved serve`` in a real browser: from the state of the data set to a ledger, the documents and the report."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
+from interleaved_assets.cli import main
 from interleaved_assets.settings import load_settings
 from interleaved_assets_tests.browser import keep, new_page
-from interleaved_assets_tests.documents import project
+from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, write_shard
 from interleaved_assets_tests.reporting.served.test_server import ROWS, make, running
 
 pytestmark = pytest.mark.system
@@ -42,6 +44,35 @@ def test_stale_and_failed_shards_are_on_the_first_page_with_the_reason(page: Pag
     expect(states).to_contain_text("filtered stale: settings changed: min_sharpness 100.0 → 90.0")
     expect(page.locator("#shards tbody tr").first).to_contain_text("bad")
     keep(page, "serve-shards")
+
+
+def test_a_long_key_breaks_and_pushes_no_column_off_the_page(browser: Browser, tmp_path: Path) -> None:
+    key = "crawl-2026/" + "long-name-" * 18
+    settings = project(tmp_path)
+    write_shard(tmp_path / f"raw/{key}.tar", {"a": document("one two three", sharp_image(0), blurred_image())})
+    (tmp_path / "raw/bad.tar").write_bytes(b"no tar")
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "run"]) == 2
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "report"]) == 0
+    with running(settings) as port, new_page(browser, f"http://127.0.0.1:{port}") as page:
+        page.goto("/")
+        fits(page.locator(".scroll", has=page.locator("#shards")))
+        keep(page, "serve-long-key")
+        page.locator("#shards").get_by_role("link", name="filtered").click()
+        fits(page.locator("html"))
+        page.goto("/dataset_report.html")
+        kept, seen = page.locator("#shards th", has_text="Images kept"), page.locator("#shards .scroll")
+        assert right_edge(kept) <= right_edge(seen)
+        expect(page.locator("#filters")).to_contain_text("1 document")
+        expect(page.locator("#filters")).not_to_contain_text("1 documents")
+
+
+def fits(element: Locator) -> None:
+    """Expect that all of an element is seen without scrolling it to the side."""
+    assert element.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
+
+
+def right_edge(element: Locator) -> float:
+    return float(element.evaluate("element => element.getBoundingClientRect().right"))
 
 
 def test_its_links_lead_to_ledger_documents_and_report(page: Page) -> None:
