@@ -124,7 +124,9 @@ def _markdown_line(tile: Tile, prefix: str) -> str:
     picture = f"![picture]({data_url(smaller_thumbnail(tile.thumbnail))})" if tile.thumbnail else ""
     outcome = f"**dropped**: {markdown_cell(tile.reason)}" if tile.reason is not None else "kept"
     if tile.error:
-        outcome += f"<br>{markdown_cell(cut_text(tile.error, _TEXT_LENGTH))}"
+        # often the reason with its detail; Dagster draws no line break
+        error = tile.error.removeprefix(f"{tile.reason}: ")
+        outcome += f": {markdown_cell(cut_text(error, _TEXT_LENGTH))}"
     scores = ", ".join(map(markdown_cell, tile.scores))
     if tile.compared:
         scores += f", compared with “{markdown_cell(cut_text(tile.compared, _TEXT_LENGTH))}”"
