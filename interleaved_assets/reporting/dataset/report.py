@@ -142,8 +142,8 @@ def summary(data: DatasetAggregate, problems: Sequence[str] = (), min_keep_rate:
         for tally in data.totals
     ]
     parts.append(markdown_table(("", "in", "kept", "kept, share"), in_and_out))
-    if not all(shard.is_current for shard in data.shards):
-        statuses = [(line.status.state, line.why, line.examples, text.count(line.shards)) for line in data.by_status()]
+    if lines := [line for line in data.by_status() if line.status.state is not State.COMPLETE]:
+        statuses = [(line.status.state, line.why, line.examples, text.count(line.shards)) for line in lines]
         parts += ["#### Shards that are not current, and why"]
         parts += [markdown_table(("state", "why", "for example", "shards"), statuses, 3)]
     return "\n\n".join(parts) + "\n"

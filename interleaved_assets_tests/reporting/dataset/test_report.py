@@ -253,6 +253,7 @@ def test_shards_that_are_not_current_are_in_the_summary() -> None:
         "| stale | filtered stale: settings changed: min\\_sharpness 100.0 → 80.0 | web/0, web/1, web/2 (3 of 5) | 5 |"
     )
     assert line in markdown
+    assert "| complete |" not in markdown
     assert "not current" not in summary(both())  # nothing to say
 
 
