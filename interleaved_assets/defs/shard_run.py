@@ -66,7 +66,7 @@ def run_over_shards(
         record_failure(context, stage, key, error, first)
 
     for key, first in stopped.items():
-        skipped = f"shard {key}: {stage.name} was skipped because {first.stage} failed: {first.error}"
+        skipped = f"{stage.name} was skipped because {first.stage} failed: {first.error}"
         fail(key, ShardError(skipped), first)
     for one in take_many(
         [stage],

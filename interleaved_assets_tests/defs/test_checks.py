@@ -309,7 +309,7 @@ def test_a_check_with_a_defect_costs_its_shard_and_no_other(
     stand_in(monkeypatch, shard_events, "shard_metadata", broken)
     result = run(instance, tmp_path)
     assert not result.success
-    skipped = [f"a: shard a: {stage} was skipped because image_scores failed: KeyError: 'no such" for stage in STAGES]
+    skipped = [f"\na: {stage} was skipped because image_scores failed: KeyError: 'no such" for stage in STAGES]
     assert any(line in result.summary for line in skipped)
     assert "image_scores, shard a: KeyError: 'no such figure'" in result.errors
     assert {asset: materialized(instance, asset) for asset in STAGES} == {

@@ -243,7 +243,7 @@ def test_the_failure_of_a_run_names_the_first_error_of_each_shard(tmp_path: Path
     summary = str(failure.step_failure_data.user_failure_data.description)
     assert summary.startswith("final_tars: 5 of 6 shards failed (5 at normalized), the others are materialized.\n")
     for name in "bcdef":
-        assert f"{name}: shard {name}: final_tars was skipped because normalized failed: " in summary
+        assert f"\n{name}: final_tars was skipped because normalized failed: " in summary
     assert summary.count("its first 512 bytes are not a tar header") == 5
     table = failure.step_failure_data.user_failure_data.metadata["failed_shards"]
     assert [row.data["shard"] for row in table.records] == list("bcdef")
