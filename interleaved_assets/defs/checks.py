@@ -27,7 +27,8 @@ _RAW_ROOT_DESCRIPTION: Final = (
 )
 _UP_TO_DATE_DESCRIPTION: Final = (
     "Every shard below the raw root is done at this stage, from the present inputs, settings and code (a warning where "
-    "not, with the shards and the reasons). Runs with the schedule daily_report."
+    "not, with the shards and the reasons). Runs with the schedule daily_report, and at the end of a run of stages. "
+    "*Execution failed* says that such a run failed and did not reach it: press **Execute**."
 )
 _LINES_SHOWN: Final = 50
 _MOST_AFTER_A_RUN: Final = 1_000

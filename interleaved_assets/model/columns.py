@@ -25,7 +25,11 @@ INTERLEAVED_COLUMNS: Final = (
     Column("modality", "string", False, "text, image or metadata; others, such as table, are kept as they are."),
     Column("content_type", "string", meaning="The MIME type, such as image/jpeg."),
     Column("text_content", "string", meaning="The text, on rows of texts."),
-    Column("binary_content", "large_binary", meaning="The bytes of the image, on rows of images."),
+    Column(
+        "binary_content",
+        "large_binary",
+        meaning="The bytes of the image, on rows of images; null where source_ref leads to them.",
+    ),
     Column(
         "source_ref",
         "string",

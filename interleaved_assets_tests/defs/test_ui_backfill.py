@@ -117,6 +117,9 @@ def test_the_failed_check_of_the_bad_shard_shows_the_reason(page: Page) -> None:
     expect(page.get_by_text("not materialized: ").first).to_be_visible()
     expect(page.get_by_text(WHY).first).to_be_visible()
     keep(page, "failed-check")
+    page.goto("/assets/normalized?view=checks&checkDetail=up_to_date")  # the run failed before it came to this check
+    expect(page.get_by_text("Execution failed", exact=True)).to_have_count(2)  # in the description, and as the result
+    expect(page.get_by_text("such a run failed and did not reach it: press Execute.")).to_be_visible()
 
 
 @pytest.mark.usefixtures("backfill")

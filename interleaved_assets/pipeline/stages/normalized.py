@@ -167,8 +167,8 @@ STAGE: Final = Stage(
     made_from=lambda column, settings: columns_of(RAW_SHARDS, *_json_fields(column, settings.reading)),
     output=StageOutput("rows"),
     display=StageDisplay(
-        "The shard as Parquet in the row model, with image bytes: one row per text and image in document order, "
-        "and one row per document for its other fields.",
+        "The shard as Parquet in the row model: one row per text and image in document order, and one row per document "
+        "for its other fields. Rows hold the images, or name them in the raw shard (storage.image_bytes).",
         "ingest",
         frozenset({"parquet"}),
     ),
