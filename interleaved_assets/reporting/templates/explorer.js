@@ -68,7 +68,7 @@ if (explorer) {
     }
     const most = Math.max(...heights.map(([, , height]) => height), 1);
     const highest = Math.sqrt(most);
-    slider.card.querySelector(".height").textContent = `highest bar: ${number(most)} ${slider.unit}s, heights by square root`;
+    slider.card.querySelector(".height").textContent = `highest bar: ${number(most)} ${slider.unit}${most === 1 ? "" : "s"}, heights by square root`;
     // numbers alone, none of them text from data
     svg.innerHTML = heights.filter(([, , height]) => height).map(([from, to, value]) => {
       const [left, right] = [from, to].map((step) => (100 * step) / (steps.length - 1));
