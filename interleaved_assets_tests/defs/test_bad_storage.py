@@ -19,8 +19,6 @@ from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_gate import BAD_GATEWAY, EXPIRED, SKEWED, Refusal, S3Gate, s3_gate
 
 KEYS = ("a", "b")
-FIRST = STAGES[:2]
-"""For runs that fail at the first stage: it, and one that would go on from there."""
 
 
 @pytest.fixture
@@ -178,13 +176,13 @@ def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server
     watcher = Watcher(instance, settings)
     watcher.tick()
     cursor = watcher.cursor
-    assert run_chain(instance, settings, KEYS, FIRST).success
+    assert run_chain(instance, settings, KEYS).success
     before = below(s3_server, out)
     s3_server.fs.rm(raw.removesuffix("/raw"), recursive=True)
     with pytest.raises(StorageError, match=rf"raw root {raw} does not exist: set storage\.raw_root"):
         watcher.tick()
     assert watcher.cursor == cursor
-    ran = run_chain(instance, settings, KEYS, FIRST)
+    ran = run_chain(instance, settings, KEYS)
     assert not ran.success
     assert (
         f"normalized, shard a: shard 'a' is not below {raw}: it was moved or deleted (then interleaved forget removes "
@@ -198,7 +196,7 @@ def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server
         s3_server.fs.put_file(str(good), f"{raw}/{key}.tar")
     assert watcher.tick() == "2 unchanged"
     assert watcher.observed == list(KEYS)
-    assert run_chain(instance, settings, KEYS, FIRST).success
+    assert run_chain(instance, settings, KEYS).success
 
 
 def test_an_output_bucket_that_is_gone(
@@ -214,13 +212,13 @@ def test_an_output_bucket_that_is_gone(
     with pytest.raises(StorageError, match=message):
         watcher.tick()
     assert (watcher.cursor, watcher.observed) == (None, [])
-    ran = run_chain(instance, settings, KEYS, FIRST)
+    ran = run_chain(instance, settings, KEYS)
     assert not ran.success
     assert re.search(rf"normalized, shard b: {message}", "\n".join(ran.errors))
     s3_server.fs.mkdir(name)
     watcher.tick()
     assert watcher.observed == list(KEYS)
-    assert run_chain(instance, settings, KEYS, FIRST).success
+    assert run_chain(instance, settings, KEYS).success
 
 
 @pytest.mark.parametrize("wrong", [{"secret": "wrong"}, pytest.param({"key": "unknown-key"}, marks=pytest.mark.system)])
@@ -299,16 +297,16 @@ def test_a_shard_that_fails_beside_a_current_one_while_its_failure_cannot_be_sto
 ) -> None:
     """Its outputs of before are there; a run that went on with them would succeed."""
     settings = within(base, raw, raw.replace("/raw", "/out"), gate.storage_options)
-    assert run_chain(instance, settings, KEYS, FIRST).success
+    assert run_chain(instance, settings, KEYS).success
     other = good_shard(tmp_path / "other.tar", seed=99)
     gate.fs.put_file(str(other), f"{raw}/a.tar")
     full = Refusal(403, "QuotaExceeded", "Bucket quota exceeded.")
     gate.refuses = lambda method, path: full if method == "PUT" and "/out/" in path else None
-    ran = run_chain(instance, settings, KEYS, FIRST)
+    ran = run_chain(instance, settings, KEYS)
     assert not ran.success
     assert ran.summary.startswith("normalized: 1 of 2 shards failed, ")
     gate.refuses = lambda method, path: None
-    assert run_chain(instance, settings, KEYS, FIRST).success
+    assert run_chain(instance, settings, KEYS).success
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import fsspec
 from dagster import DagsterInstance
 
 from interleaved_assets.defs.demo import materialize_all, register_all
@@ -30,5 +31,11 @@ def test_the_chain_runs_in_a_bucket_by_one_setting(tmp_path: Path, bucket: str, 
             assert records["normalized"].source is not None
             assert records["normalized"].source.version.startswith("etag:")
             assert records["final_tars"].counts_out.images == 4
+        etags = {path: info["ETag"] for path, info in s3_environment.fs.find(f"{bucket}/out", detail=True).items()}
+        assert materialize_all(instance, settings, keys)
+    fs, _ = fsspec.core.url_to_fs(bucket)
+    fs.invalidate_cache()
+    again = {path: info["ETag"] for path, info in fs.find(f"{bucket}/out", detail=True).items()}
+    assert {path for path in again if again[path] != etags.get(path)} <= {f"{bucket[5:]}/out/dataset_report.html"}
     (batch,) = InterleavedWebdatasetReader(f"{bucket}/out/tars/b%20c.tar", sample_id_field="sample_id")
     assert batch.num_items == 3
