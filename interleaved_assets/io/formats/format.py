@@ -74,7 +74,7 @@ class ShardFormat:
     shortfall: "Shortfall" = lambda *_: None
 
     def tables(self, uri: str, options: "ReadOptions", files: Sequence[str] = ()) -> "Iterator[pa.Table]":
-        """Yield what ``read`` does of ``uri``, or ``read_files`` of the ``files`` of a bundle.
+        """Yield the tables of ``uri`` by ``read``, or those of the ``files`` of a bundle by ``read_files``.
 
         Raises:
             StorageError: the storage failed.

@@ -250,11 +250,12 @@ def local_copy(uri: str, storage_options: StorageOptions = None) -> Iterator[Pat
     with scratch as folder:
         path = Path(folder, uri.rpartition("/")[2] or "copy")
         descriptors = Path(f"/proc/{os.getpid()}/fd")
-        with scratch_file(uri) if descriptors.is_dir() else path.open("wb") as copy:
+        is_linked = descriptors.is_dir()
+        with scratch_file(uri) if is_linked else path.open("wb") as copy:
             with open_input(uri, storage_options) as source, scratch_errors(uri):
                 shutil.copyfileobj(source, copy, COPY_BYTES)
                 copy.flush()
-                if descriptors.is_dir():
+                if is_linked:
                     path.symlink_to(descriptors / str(copy.fileno()))
             yield path
 

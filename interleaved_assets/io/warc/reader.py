@@ -141,18 +141,18 @@ class _Reading:
 
     def documents(self) -> Iterator[BlockDocument]:
         """Yield the documents of the pages in their order; the pages that follow are parsed meanwhile."""
+        only_main = self._settings.only_main_content
         ahead = deque[tuple[_Fetched, Future[PageContent]]]()
         with Workers(_PARSERS, "page") as workers:
             for place in self._index.pages:
                 page = self._fetched(place)
-                only_main = self._settings.only_main_content
                 ahead.append((page, workers.submit(parse_within_limits, page.html, page.url, only_main)))
                 if len(ahead) > _PARSERS:
                     yield self._document(*ahead.popleft())
             while ahead:
                 yield self._document(*ahead.popleft())
 
-    def _fetched(self, place: PageRecord) -> "_Fetched":
+    def _fetched(self, place: PageRecord) -> _Fetched:
         most = self._settings.max_page_bytes
         record, body, wrong = read_body(self._file, place.offset, most + 1)
         page = _Fetched(place.offset, "" if record is None else address(record))
@@ -172,7 +172,7 @@ class _Reading:
             page.fetched_at = record.headers.get("WARC-Date")
         return page
 
-    def _document(self, page: "_Fetched", parsing: Future[PageContent]) -> BlockDocument:
+    def _document(self, page: _Fetched, parsing: Future[PageContent]) -> BlockDocument:
         error, blocks = page.error, list[Block]()
         fields: dict[str, str | None] = {"url": page.url, "fetched_at": page.fetched_at}
         try:
