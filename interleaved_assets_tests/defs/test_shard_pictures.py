@@ -50,6 +50,18 @@ def test_drawn_once_for_each_output_and_set_of_thresholds(settings: Settings, dr
     assert len(drawn) == 3
 
 
+def test_another_score_is_on_the_page_though_it_changes_no_row(settings: Settings, tmp_path: Path) -> None:
+    page = tmp_path / "out/pages/a.html"
+    before = take_all(settings)["filtered"]
+    shard_pictures(before, settings)
+    assert "stop_words" not in page.read_text()
+    more = project(tmp_path, '[documents]\nscorers = ["words", "quality"]\n')
+    record = take_all(more)["filtered"]
+    assert record.data_version == before.data_version
+    shard_pictures(record, more)
+    assert "stop_words" in page.read_text()
+
+
 @pytest.mark.parametrize(
     "damage", [b"", b"\0" * 400, b"{", b"[]", b'{"version": "x"}', b'{"version": "x", "report": ""}']
 )

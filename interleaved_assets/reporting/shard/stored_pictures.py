@@ -42,7 +42,7 @@ class StoredPictures(BaseModel):
     """The pictures, the dropped rows and the page of a shard at one stage, as stored."""
 
     version: str
-    """Version that changes with the output and with the settings of the pictures."""
+    """Version that changes with the output, its inputs and the settings of the pictures."""
     report: str
     """Markdown with its pictures inside; empty if there is none."""
     page: bool
@@ -54,9 +54,9 @@ class StoredPictures(BaseModel):
 def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
     """Return the first dropped rows of a shard at a stage, and after selection its pictures and page.
 
-    They are made once for each output and set of thresholds, and stored beside the output. For a shard that has not
-    changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the pictures and
-    the page. The result is None if there is nothing to show.
+    They are made once for each output, its inputs and set of thresholds, and stored beside the output. For a shard that
+    has not changed, making them would take longer than everything else. ``run.pictures = false`` leaves out the
+    pictures and the page. The result is None if there is nothing to show.
     """
     has_pictures = settings.run.pictures and record.stage == FILTERED
     if not (has_pictures or record.dropped):
@@ -64,7 +64,9 @@ def store_pictures(record: Record, settings: Settings) -> StoredPictures | None:
     paths = settings.storage.shard(record.shard)
     uri = paths.pictures(record.stage)
     chosen = f"{has_pictures} {settings.pages!r}"
-    text = f"{_VERSION} {record.data_version} {selection_version(settings.selection)} {chosen}"
+    # another score is shown beside the same rows: it changes an input and no row
+    made = f"{record.data_version} {json.dumps(record.inputs, sort_keys=True)}"
+    text = f"{_VERSION} {made} {selection_version(settings.selection)} {chosen}"
     version = hashlib.sha256(text.encode()).hexdigest()
     with suppress(ValidationError):  # missing or damaged pictures are made again
         stored = StoredPictures.model_validate_json(read_small(uri, paths.options) or b"")
