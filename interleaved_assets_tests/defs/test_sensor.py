@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -98,6 +99,23 @@ def test_shards_are_registered_reported_and_requested_a_few_at_a_time_and_once(o
     own.put("b", 7)
     assert own.sensor.requested() == ["b"]
     assert own.sensor.versions["b"] != before
+
+
+def test_a_shard_that_is_written_in_place_with_the_same_size_and_time_is_requested_and_made(own: Project) -> None:
+    words = {"before": "one two", "after": "two one"}
+    written = {name: document(text, sharp_image(1)) for name, text in words.items()}
+    after = write_shard(own.folder / "after.tar", {"a": written["after"]}).read_bytes()
+    tar = write_shard(own.raw / "a.tar", {"a": written["before"]})
+    own.sensor.tick()
+    assert own.run("a")
+    before = tar.stat()
+    assert before.st_size == len(after)
+    time.sleep(0.02)  # the clock of a file system ticks every few milliseconds
+    tar.write_bytes(after)
+    os.utime(tar, ns=(before.st_atime_ns, before.st_mtime_ns))  # as cp -p and rsync --inplace -t do
+    assert own.sensor.requested() == ["a"]
+    assert own.run("a")
+    assert pa.concat_tables(read_shard(str(own.folder / "out/tars/a.tar")))["text_content"].to_pylist()[1] == "two one"
 
 
 def test_another_file_of_a_bundle_requests_and_makes_its_shard_alone(own: Project) -> None:

@@ -208,7 +208,14 @@ def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:
 def _is_source(source: RawSource | None, raw: RawShard, version: str | None) -> bool:
     if source is None:
         return False
-    return source.version == version or (source.size == raw.size and seems_same(source.stamp, raw.stamp))
+    if version is not None and _kind(version) == _kind(source.version):
+        return source.version == version
+    return source.size == raw.size and seems_same(source.stamp, raw.stamp)
+
+
+def _kind(version: str) -> str:
+    """Return ``xxh3`` of ``xxh3:…``: versions of two kinds differ for the same content."""
+    return version.partition(":")[0]
 
 
 def _leaves(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
