@@ -15,6 +15,7 @@ import pytest
 
 from interleaved_assets.io.rows.fill import materialize
 from interleaved_assets.io.storage import folders_of
+from interleaved_assets.io.tar import reader as reader_module
 from interleaved_assets.io.tar.layout import ShardLayout
 from interleaved_assets.io.tar.reader import InterleavedWebdatasetReader, read_tar_shard
 from interleaved_assets.io.tar.writer import tar_shard
@@ -22,6 +23,7 @@ from interleaved_assets.model.batch import InterleavedBatch
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.model.source_ref import parse_source_ref
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.tars import (
     Content,
     encoded,
@@ -433,6 +435,21 @@ def test_wished_types_are_taken_where_nothing_is_lost(tmp_path: Path) -> None:
     (batch,) = InterleavedWebdatasetReader(uri, schema_overrides=wished | {"m": pa.int16()})
     schema = batch.to_pyarrow().schema
     assert [str(schema.field(name).type) for name in "nmst"] == ["int8", "int16", JSON, "large_string"]
+
+
+def test_documents_that_are_not_kept_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = write_tar(
+        tmp_path / "a.tar",
+        ("a.json", {"texts": ["one", None], "images": [None, "a.png"], "image_metadata": [{"n": 1}], "url": "u"}),
+        ("a.png", b"png"),
+        ("b.json", b"{"),
+        ("c.json", {"texts": ["two"], "images": []}),
+        ("c.txt", b"named by no document"),
+    )
+    expected = rows(uri)
+    stand_in(monkeypatch, reader_module, "KEPT_BYTES", 0)
+    assert rows(uri) == expected
+    assert [row["text_content"] for row in expected if row["modality"] == "text"] == ["one", "two"]
 
 
 def test_other_field_names(tmp_path: Path) -> None:
