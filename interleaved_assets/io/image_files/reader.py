@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_schema, block_tables
+from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_tables
 from interleaved_assets.io.rows.content_types import IMAGE_EXTENSIONS, seems_utf16, type_of
 from interleaved_assets.io.storage import exists, locator_path, open_input
 from interleaved_assets.io.tar.documents import Document, read_document
@@ -54,8 +54,6 @@ def read_image_files(uris: Sequence[str], options: ReadOptions) -> Iterator[pa.T
         if (document := _json(files, options)) is not None:
             observe_document(types, document)
     columns = pa.schema([one for one in types.schema() if one.name not in RESERVED_COLUMNS and one.name != ID_COLUMN])
-    if not groups:
-        yield block_schema(columns).empty_table()
     stems = list(groups)
     for first in range(0, len(stems), _AT_ONCE):
         some = (_document(stem, groups[stem], columns, options) for stem in stems[first : first + _AT_ONCE])

@@ -45,16 +45,12 @@ def _members(stream: Any) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=stream, mode="r:") as tar:
         for member in tar:
             if member.isreg() and not _SKIPPED.match(member.name):
-                yield member.name, _content(tar, member, stream)
+                yield member.name, _content(member, stream)
             tar.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps every header
 
 
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo, stream: Any) -> bytes:
-    """Return what ``tar.extractfile(member).read()`` does, which copies the content of a plain file three times."""
-    if member.issparse():
-        file = tar.extractfile(member)
-        assert file is not None  # every regular file has content to read
-        return file.read()
+def _content(member: tarfile.TarInfo, stream: Any) -> bytes:
+    """Return what ``tar.extractfile(member).read()`` does, which copies the content three times."""
     stream.seek(member.offset_data)
     content: bytes = stream.read(member.size)
     if len(content) < member.size:

@@ -82,10 +82,7 @@ def open_header(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.
     view = icon_image(bytes_of(data), max_pixels)
     for _ in png_chunks(view):
         pass  # raises if one is longer than the file
-    image = pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))
-    if min(image.size) < 1:
-        raise ImageError(row_error("undecodable_image", f"the header says {image.width} x {image.height} pixels"))
-    return image
+    return pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))
 
 
 class _HeaderFile(BufferedReader):
