@@ -44,16 +44,20 @@ def document_scores(
 ) -> pa.Table | None:
     """Return the scores of documents and texts that bounds in ``settings`` need; None if there is no such bound.
 
-    Fields of the documents that are compared are among their columns. The options of the scorers are those of
-    ``documents``; the scorers are those that are needed.
+    Fields of the documents that are compared are among their columns.
     """
+    scorers = scoring_of_texts(settings, documents or DocumentSettings())
+    return None if scorers is None else with_fields(score_documents(table, scorers), table, settings.fields())
+
+
+def scoring_of_texts(settings: SelectionSettings, documents: DocumentSettings) -> DocumentSettings | None:
+    """Return ``documents`` with the scorers that bounds in ``settings`` need; None if no bound is of texts."""
     judges = [judge for name in settings.active_filters() if isinstance(judge := settings.find(name), TextFilter)]
     if not judges:
         return None
     known = document_columns()
     needed = tuple(dict.fromkeys(known[judge.column].name for judge in judges if judge.column in known))
-    scorers = (documents or DocumentSettings()).model_copy(update={"scorers": needed})
-    return with_fields(score_documents(table, scorers), table, settings.fields())
+    return documents.model_copy(update={"scorers": needed})
 
 
 def drop_rows(

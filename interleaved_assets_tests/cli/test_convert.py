@@ -94,6 +94,29 @@ def test_a_new_release_of_what_filters_measure_with_converts_again(
     assert "1 file: 1 converted, 0 current, 0 failed" in capsys.readouterr().out
 
 
+def test_changed_options_and_lists_of_filters_of_texts_convert_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("casino", "garden")
+    write_shard(tmp_path / "raw/a.tar", {name: document("one", url=f"https://{name}.example") for name in names})
+    bound = "[selection]\ndocument.url_words = { max = 0 }\n"
+    command = ["convert", "raw", "-o", "out", "--to", "parquet", "--selection"]
+
+    def kept() -> tuple[set[str], str]:
+        assert main(command) == 0
+        found = {str(row["sample_id"]) for row in without_places(tmp_path / "out/a.parquet")}
+        return found, capsys.readouterr().out.splitlines()[-1]
+
+    for file in ("a", "b"):
+        (tmp_path / "interleaved.toml").write_text(f'{bound}[documents]\nscorers = ["url"]\nurl_words = "{file}.txt"\n')
+        (tmp_path / f"{file}.txt").write_text(f"{names[file == 'b']}\n")
+        assert kept() == ({names[file == "a"]}, "1 file: 1 converted, 0 current, 0 failed")
+    (tmp_path / "b.txt").write_text("casino\n")
+    assert kept() == ({"garden"}, "1 file: 1 converted, 0 current, 0 failed")
+    assert kept() == ({"garden"}, "1 file: 0 converted, 1 current, 0 failed")
+
+
 def test_a_folder_of_outputs_may_be_moved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", "raw", "-o", "out", "--to", "parquet"]) == 0
     (folder / "out").rename(folder / "moved")

@@ -18,8 +18,10 @@ from interleaved_assets.pipeline.raw.listing import RawSource
 from interleaved_assets.pipeline.run.attempt import installed_versions, is_same_work
 from interleaved_assets.pipeline.run.record import Facts, Record, read_record, with_present_stamps, write_record
 from interleaved_assets.pipeline.run.stage import Work, version_with_settings
-from interleaved_assets.scoring.protocol.registry import scoring_packages
+from interleaved_assets.scoring.protocol.registry import score_files, scoring_packages, scoring_version
 from interleaved_assets.scoring.protocol.score import score_images
+from interleaved_assets.scoring.texts.lists import list_versions
+from interleaved_assets.selection.batch import scoring_of_texts
 from interleaved_assets.selection.settings import SelectionSettings, selection_version
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -75,6 +77,8 @@ class Conversion:
             found["selection"] = json.loads(selection_version(self.selection))
             found["scoring"] = settings.scoring.model_dump(mode="json", exclude={"scorers"})
             found["unreferenced_images"] = settings.publish.unreferenced_images
+            if (texts := scoring_of_texts(self.selection, settings.documents)) is not None:
+                found["documents"] = json.loads(scoring_version(texts)) | list_versions(score_files(texts))
         return found
 
     def code_version(self) -> str:
@@ -85,7 +89,9 @@ class Conversion:
         """Return the versions of the packages that the filters measure with."""
         if self.selection is None:
             return {}
-        return installed_versions(scoring_packages(scoring_for(self.selection, self.settings.scoring)))
+        images = scoring_for(self.selection, self.settings.scoring)
+        texts = scoring_of_texts(self.selection, self.settings.documents)
+        return installed_versions(scoring_packages(images) | (scoring_packages(texts) if texts else set()))
 
 
 def check_outputs(files: Sequence[ShardFile], conversion: Conversion) -> None:
@@ -183,7 +189,7 @@ def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[st
         record = read_record(conversion.record_uri(file), options)
     except ShardError:
         return None  # the output, if there is one, then counts as written by others
-    if record is None or record.stage != STAGE:
+    if record is None:
         return None
     places = {"rows": conversion.output(file), "ledger": conversion.ledger(file)}
     moved = {
