@@ -11,11 +11,11 @@ from interleaved_assets.io.archive.index import TarMember
 from interleaved_assets.io.archive.source import TarSource, open_tar
 from interleaved_assets.io.storage import StorageOptions, as_storage_error, filesystem, is_local, local_path
 from interleaved_assets.io.storage.atomic import BytesLike
-from interleaved_assets.io.storage.filesystem import client_errors, storage_errors
+from interleaved_assets.io.storage.filesystem import blames_no_file, client_errors, storage_errors
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import Content
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, StorageUnavailable, row_error
+from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, row_error
 
 _COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
@@ -82,7 +82,7 @@ def fetch(sources: Collection[Source], access: Access) -> dict[Source, BytesLike
     looked up, is opened once.
 
     Raises:
-        StorageUnavailable: the storage failed in a way that may pass, so no row gets an error.
+        StorageError: a disk, a server or this process failed, so that no row gets an error.
     """
     ranges: dict[int, tuple[AbstractFileSystem, dict[Source, tuple[str, int, int]]]] = {}
     local: defaultdict[str, list[Source]] = defaultdict(list)
@@ -216,9 +216,8 @@ def _too_large(name: str, size: int | None, limit: int) -> str:
 
 
 def _problem(error: BaseException, path: str) -> str:
-    """Return the row error for an exception."""
-    if not isinstance(error, InterleavedError):
-        error = as_storage_error(error, path, "read")
-    if isinstance(error, StorageUnavailable):
-        raise error
-    return row_error("unreadable_source", str(error))
+    """Return the row error for an exception; raise it as a StorageError if it blames no file."""
+    found = error if isinstance(error, InterleavedError) else as_storage_error(error, path, "read")
+    if blames_no_file(error) or blames_no_file(found):
+        raise found
+    return row_error("unreadable_source", str(found))

@@ -62,7 +62,7 @@ def materialize(
 
     Raises:
         OptionError: a required column is missing or null.
-        StorageUnavailable: the storage failed in a way that may pass; trying again later may succeed.
+        StorageError: a disk, a server or this process failed; StorageUnavailable if trying again later may succeed.
     """
     check_rows(table, (), "materialize")
     access = Access(storage_options, allowed_roots or (), limits)

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interleaved_assets.io.storage import StorageOptions, content_version, file_info, is_local, locator_path, raw_stamp
+from interleaved_assets.io.storage.filesystem import blames_no_file
 from interleaved_assets.model.columns import BINARY_SIZE, BINARY_SIZE_TYPE
-from interleaved_assets.model.errors import ShardError, StorageError, StorageUnavailable, row_error
+from interleaved_assets.model.errors import ShardError, StorageError, row_error
 
 _KEY: Final = b"interleaved_raw_shards"
 _known: Final[dict[tuple[str, str, str], str]] = {}
@@ -97,9 +98,9 @@ class RawShards:
             version = str(stated["version"])
             if info["size"] == stated["size"] and self._version(path, stamp, version) == version:
                 return None
-        except StorageUnavailable:
-            raise
         except StorageError as error:
+            if blames_no_file(error):
+                raise
             return row_error("unreadable_source", str(error))
         return row_error("source_changed", f"{path} is not the raw shard that the rows were made from: it was replaced")
 

@@ -43,6 +43,10 @@ _CLIENTS: Final = frozenset({"botocore", "aiohttp", "gcsfs", "azure"})
 _TRANSIENT_ERRNOS: Final = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.EPIPE, getattr(errno, "EREMOTEIO", errno.EIO)}
 )
+_OF_THE_MACHINE: Final = frozenset(
+    {errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT}
+)
+"""Errors of a disk, a mount or this process."""
 # Base classes of connection errors and time-outs in botocore and aiohttp, by name to avoid importing them.
 _TRANSIENT_CLASSES: Final = frozenset(
     {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError"}
@@ -237,6 +241,14 @@ def is_storage_failure(error: BaseException) -> bool:
     if not isinstance(error, OSError) or isinstance(error, gzip.BadGzipFile):
         return False
     return type(error) is not OSError or error.errno is not None
+
+
+def blames_no_file(error: BaseException) -> bool:
+    """Return whether a disk, a server or this process failed, so that the error says nothing about the file."""
+    causes = (error, error.__cause__)
+    return isinstance(error, StorageUnavailable) or any(
+        isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE for cause in causes
+    )
 
 
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:

@@ -1,8 +1,10 @@
 """Filling image rows from their locators: byte ranges, members, whole files, frames, and every row error."""
 
+import errno
 import io
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,12 +18,12 @@ from PIL import Image
 from interleaved_assets.io.rows.fetch import Access
 from interleaved_assets.io.rows.fill import bytes_to_fetch, materialize, materialize_parts
 from interleaved_assets.io.storage.limits import TarLimits
-from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets_tests.io.row_tables import rows_table
 from interleaved_assets_tests.io.tiff.cut import cut_frame
 from interleaved_assets_tests.s3 import S3Server
-from interleaved_assets_tests.system_calls import files_opened
+from interleaved_assets_tests.system_calls import failing, files_opened
 
 MEMBERS = {"a.png": b"the bytes of a", "folder/b.png": b"those of b", "empty.png": b""}
 
@@ -338,6 +340,25 @@ def test_a_failure_that_may_pass_blames_no_row() -> None:
     for ref in (build_source_ref("s3://bucket/a.jpg"), build_source_ref("s3://bucket/s.tar", "a.png")):
         with pytest.raises(StorageUnavailable, match="try again later"):
             fill([ref], "s3://bucket", storage_options=options)
+
+
+@pytest.mark.parametrize("name", ["s.tar", "s.tar.gz"])
+def test_a_disk_that_fails_blames_no_row(raw: Path, name: str) -> None:
+    ref = build_source_ref(f"{raw}/{name}", "a.png")
+    with (
+        failing("open", f"/{name}", OSError(errno.EIO, "the disk is away")),
+        pytest.raises(StorageError, match=f"cannot read {raw}/{name}: the disk is away"),
+    ):
+        fill([ref], raw)
+
+
+def test_a_full_scratch_disk_blames_no_row(raw: Path) -> None:
+    ref = build_source_ref(f"{raw}/s.tar.gz", "a.png")
+    with (
+        failing("open", tempfile.gettempdir(), OSError(errno.ENOSPC, "No space left on device")),
+        pytest.raises(StorageError, match=r"to the scratch folder .*: No space left on device"),
+    ):
+        fill([ref], raw)
 
 
 # ---------------------------------------------------------------- errors of before

@@ -1,5 +1,6 @@
 """Raw shards of other formats than tar, through the whole chain."""
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import webdataset
 from interleaved_assets.io import read_shard, write_shard
 from interleaved_assets.io.formats.format import register_format
 from interleaved_assets.io.formats.registry import PARQUET
-from interleaved_assets.model.errors import OptionError, SettingsError, ShardError, UnsupportedModality
+from interleaved_assets.model.errors import OptionError, SettingsError, ShardError, StorageError, UnsupportedModality
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.raw.listing import list_raw_files, list_raw_shards
 from interleaved_assets.pipeline.run.one import take_through
@@ -27,6 +28,7 @@ from interleaved_assets_tests.io.warcs import image as warc_image
 from interleaved_assets_tests.io.warcs import page as warc_page
 from interleaved_assets_tests.io.warcs import write_warc
 from interleaved_assets_tests.io.web_documents.stores import image_url, lines, write_store
+from interleaved_assets_tests.system_calls import failing
 
 DROPS = '[errors]\non_materialize_error = "drop_row"\n[selection]\non_score_error = "drop_row"\n'
 
@@ -83,6 +85,19 @@ def test_rows_with_locators_alone_get_the_bytes_from_below_the_raw_root(tmp_path
     as_parquet(tmp_path / "raw/tars/a.tar", tmp_path / "raw/lazy.parquet", lazily=True)
     assert through(settings, "lazy.parquet").counts_out == through(settings, "tars/a").counts_out
     assert (tmp_path / "out/tars/lazy.parquet.tar").read_bytes() == (tmp_path / "out/tars/tars/a.tar").read_bytes()
+
+
+def test_a_disk_that_fails_drops_no_image_that_a_locator_names(tmp_path: Path) -> None:
+    settings = project(tmp_path, DROPS)
+    tar = good_shard(tmp_path / "raw/tars/a.tar")
+    as_parquet(tar, tmp_path / "raw/lazy.parquet", lazily=True)
+    with (
+        failing("open", "raw/tars/a.tar", OSError(errno.EIO, "the disk is away")),
+        pytest.raises(StorageError, match=f"cannot read {tar}: the disk is away"),
+    ):
+        through(settings, "lazy.parquet")
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert through(settings, "lazy.parquet").counts_out == through(settings, "tars/a").counts_out
 
 
 def test_normalized_of_another_project_by_reference_is_a_raw_shard(tmp_path: Path) -> None:
