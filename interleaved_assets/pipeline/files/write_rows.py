@@ -49,16 +49,17 @@ def write_rows(
 
     tables = read_file(file.uri, read_options(file.uri, settings))
     first = next(tables)
+    # contexts close in reverse order, so the ledger is committed first: no rows exist without their ledger
     with (
-        parquet_shard(
-            ledger_uri, LEDGER_SCHEMA, storage_options=settings.storage.options_for(ledger_uri)
-        ) as ledger_file,
         write_shard(
             target,
             first.schema,
             storage_options=settings.storage.options_for(target),
             limits=settings.limits.for_tars(),
         ) as rows_file,
+        parquet_shard(
+            ledger_uri, LEDGER_SCHEMA, storage_options=settings.storage.options_for(ledger_uri)
+        ) as ledger_file,
     ):
         facts, ledger = write_kept(chain([first], tables), keep, rows_file.write, file.uri)
         ledger_file.write(ledger)
