@@ -60,8 +60,8 @@ class TemporaryFile:
         if not self._has_name:
             self._link(self._path)  # a rename needs a name, and a link cannot replace a file
             self._has_name = True
+        self._close()  # before the rename for the same reason
         self._path.replace(self._target)
-        self._close()
         return stamp
 
     def create(self) -> bool:

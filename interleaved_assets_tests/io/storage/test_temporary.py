@@ -14,6 +14,7 @@ import pytest
 
 from interleaved_assets.io.storage.atomic import atomic_output
 from interleaved_assets.io.storage.temporary import is_temporary, random_name
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.forked import start_forked
 from interleaved_assets_tests.io.storage.test_atomic import names, write, write_and_raise
 from interleaved_assets_tests.system_calls import failing
@@ -85,6 +86,23 @@ def test_what_a_killed_writer_leaves(tmp_path: Path, start_writer, is_unnamed: b
     assert temporaries(tmp_path) == (0 if is_unnamed else 1)
     assert names(tmp_path)[-2:] == ["a.bin", "b.bin"]
     assert path.read_bytes() == b"short"
+
+
+def test_a_file_that_cannot_be_closed_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_unnamed: bool
+) -> None:
+    write(tmp_path / "a.bin", b"old")
+    close = os.close
+
+    def failing_close(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, "the server is away")
+
+    monkeypatch.setattr(os, "close", failing_close)
+    with pytest.raises(StorageError, match=r"cannot write .*a\.bin: the server is away"):
+        write(tmp_path / "a.bin", b"new")
+    assert names(tmp_path) == ["a.bin"]
+    assert (tmp_path / "a.bin").read_bytes() == b"old"
 
 
 def test_the_last_commit_of_two_writers_wins(tmp_path: Path, start_writer) -> None:
