@@ -24,8 +24,8 @@ from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.defs.sensor import observation
 from interleaved_assets.demo.shards import SHARDS as SHARDS_OF_DEMO
 from interleaved_assets.demo.shards import write_demo_shards
-from interleaved_assets.io.storage import exists, is_local, join
-from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.io.storage import create_file, exists, is_local, join
+from interleaved_assets.model.errors import OptionError
 from interleaved_assets.pipeline.raw.keys import shard_key
 from interleaved_assets.pipeline.raw.listing import list_raw_shards
 from interleaved_assets.pipeline.raw.snapshot import compare_with_snapshot
@@ -145,12 +145,8 @@ def settings_of_demo() -> Path:
         SettingsError: ``INTERLEAVED_SETTINGS`` names a file that does not exist.
         StorageError: the file cannot be written into this folder.
     """
-    here = Path(FILE_NAME)
-    try:
-        if not (here.exists() or FILE_VARIABLE in os.environ or os.environ.get("DAGSTER_HOME")):
-            here.write_text(SETTINGS, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {here.absolute()}: {error.strerror}") from error
+    if not (FILE_VARIABLE in os.environ or os.environ.get("DAGSTER_HOME")):
+        create_file(str(Path(FILE_NAME).absolute()), SETTINGS.encode())
     return settings_path()
 
 
@@ -162,9 +158,7 @@ def present_ui() -> str:
     if Path("workspace.yaml").exists() and "DAGSTER_HOME" in os.environ:
         return UI_OF_MAKE
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(Path(".dagster_home").absolute())))
-    home.mkdir(parents=True, exist_ok=True)
-    if not (home / "dagster.yaml").exists():
-        (home / "dagster.yaml").write_text(INSTANCE, encoding="utf-8")
+    create_file(str(home / "dagster.yaml"), INSTANCE.encode())
     return f"DAGSTER_HOME={home} dagster dev -m interleaved_assets.definitions"
 
 

@@ -187,7 +187,7 @@ def _present_file() -> Path | None:
         try:
             if candidate.is_file():
                 return candidate.resolve()
-        except PermissionError as error:
+        except OSError as error:
             raise SettingsError(f"the settings file {candidate} cannot be read: {error.strerror}") from error
     return None
 

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.cli.entry_point import main
+from interleaved_assets.settings.load import FILE_VARIABLE
 from interleaved_assets_tests.documents import document, project, write_shard
 from interleaved_assets_tests.system_calls import failing
+
+LONG = "x" * 300
+"""A name that no local file can have."""
 
 
 def run(folder: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -77,6 +81,39 @@ def test_a_folder_that_was_deleted_is_one_line(
     for command in (["status"], ["inspect", "a.tar"], ["init"]):
         assert main(command) == 2
         assert capsys.readouterr().err == "interleaved: the present folder was deleted: change to another one\n"
+
+
+@pytest.mark.parametrize(
+    ("variable", "command"),
+    [
+        (FILE_VARIABLE, ["status"]),
+        ("DAGSTER_HOME", ["--settings", "interleaved.toml", "forget", "--vanished"]),
+        (None, ["inspect", f"{LONG}*.tar"]),
+        (None, ["init", "--file", f"{LONG}/interleaved.toml"]),
+    ],
+)
+def test_a_name_that_is_too_long_for_the_storage_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str | None,
+    command: list[str],
+) -> None:
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if variable is not None:
+        monkeypatch.setenv(variable, LONG)
+    assert main(command) == 2
+    assert "File name too long" in capsys.readouterr().err
+
+
+def test_a_key_that_is_longer_than_a_name_is_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["view", LONG]) == 2
+    assert f"{LONG[:20]}" in capsys.readouterr().err
 
 
 def test_a_file_whose_name_is_not_text_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from interleaved_assets.defs.demo import materialize_all, register_all, summary_table
+from interleaved_assets.defs.demo import materialize_all, present_ui, register_all, settings_of_demo, summary_table
 from interleaved_assets.defs.partitions import SHARDS, progress
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.reporting.figures.collect import all_shard_facts
 from interleaved_assets_tests.documents import (
@@ -23,6 +25,7 @@ from interleaved_assets_tests.documents import (
     sharp_image,
     write_shard,
 )
+from interleaved_assets_tests.forked import start_forked
 from interleaved_assets_tests.projects import take_all
 
 README = Path(__file__).parents[2] / "README.md"
@@ -127,6 +130,23 @@ def test_a_demo_that_was_killed_does_not_block_the_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
+def write_settings_on_a_full_disk(folder: str, home: str | None) -> None:
+    os.chdir(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    if home is not None:
+        os.environ["DAGSTER_HOME"] = home
+    with pytest.raises(StorageError, match=r"cannot write .*: File too large"):
+        settings_of_demo() if home is None else present_ui()
+
+
+@pytest.mark.parametrize("home", [None, "home"])
+def test_no_file_that_it_cannot_write_whole_stays(tmp_path: Path, home: str | None) -> None:
+    process = start_forked(write_settings_on_a_full_disk, str(tmp_path), home and str(tmp_path / home))
+    process.join(300)
+    assert process.exitcode == 0
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_ctrl_c_ends_it_in_one_line(tmp_path: Path) -> None:
     demo = started_demo(tmp_path)
     demo.send_signal(signal.SIGINT)

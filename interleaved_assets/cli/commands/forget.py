@@ -84,5 +84,5 @@ def _instance_home() -> Path | None:
     home = Path(os.environ.get("DAGSTER_HOME") or _HOME_OF_MAKE)
     try:
         return home if (home / "dagster.yaml").is_file() else None
-    except PermissionError as error:
+    except OSError as error:
         raise StorageError(f"cannot look for a Dagster instance in {home.absolute()}: {error.strerror}") from error

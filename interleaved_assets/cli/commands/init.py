@@ -40,14 +40,16 @@ def init_command(*, file: str, raw_root: str, output_root: str, as_json: bool) -
     interleaved init --raw-root s3://bucket/raw --output-root s3://bucket/curated
     """
     from interleaved_assets.cli.terminal.console import console, print_json
-    from interleaved_assets.io.storage import create_file
+    from interleaved_assets.io.storage import create_file, storage_errors
     from interleaved_assets.model.errors import StorageError
     from interleaved_assets.settings import parse_settings, settings_template
 
     path = Path(file)
     text = settings_template(raw_root, output_root)
     settings = parse_settings(text, path)
-    if not path.parent.is_dir():
+    with storage_errors(file, "write"):
+        has_folder = path.parent.is_dir()
+    if not has_folder:
         raise StorageError(f"cannot write {file}: there is no folder {path.parent}; create it, or name another file")
     # written whole or not at all: a partial file would block the next attempt
     if not create_file(str(path), text.encode()):

@@ -1,6 +1,6 @@
 """``interleaved verify``: check whether a release still agrees with its manifest."""
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -48,7 +48,8 @@ def verify_command(file: str | None, release: str, *, as_json: bool) -> int:
         storage = load_settings_or_defaults(file).storage
         uri = manifest_uri(release)
     options = storage.options_by_scheme()
-    if is_release_name(release) and Path(release).is_dir() and not exists(uri, storage.options):
+    is_folder = os.path.isdir(release)  # noqa: PTH112 - Path.is_dir raises if access is denied
+    if is_release_name(release) and is_folder and not exists(uri, storage.options):
         raise OptionError(
             f"there is no release of the name {release} ({uri}); the folder here is: interleaved verify ./{release}"
         )

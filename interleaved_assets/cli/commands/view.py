@@ -107,7 +107,7 @@ def _is_file(shard: str, settings_file: str | None) -> bool:
     try:
         if Path(shard).is_file():
             return True
-    except PermissionError:  # reading it reports the error; a key is relative, to a folder that can be searched
+    except OSError:  # reading it reports the error; a key is relative, to a folder that can be searched
         return Path(shard).is_absolute()
     if without_ending(shard) == shard:
         return False

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.formats.registry import shard_endings
-from interleaved_assets.io.storage import find_files, is_local, local_path
+from interleaved_assets.io.storage import exists, find_files, is_local, local_path
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
 from interleaved_assets.pipeline.raw.keys import without_key_ending
 from interleaved_assets.settings import Settings, StorageSettings
@@ -63,7 +63,7 @@ def find_shard_file(argument: str, storage: StorageSettings) -> ShardFile:
 def _base(argument: str) -> str:
     """Return the file or folder that ``argument`` names; for a glob, the folder before its first glob character."""
     uri = str(local_path(argument)) if is_local(argument) else argument.rstrip("/")
-    if not glob.has_magic(uri) or (is_local(uri) and local_path(uri).exists()):
+    if not glob.has_magic(uri) or (is_local(uri) and exists(uri)):
         return uri
     parts = uri.split("/")
     first = next(number for number, part in enumerate(parts) if glob.has_magic(part))
