@@ -5,6 +5,7 @@ long and is ended, costs one shard. The workers are forked from a process that h
 """
 
 import atexit
+import errno
 import gc
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache, lru_cache
 from multiprocessing.connection import wait as wait_for_one
 from multiprocessing.util import Finalize
@@ -49,7 +51,7 @@ class OnProcesses(Generic[Result]):
         work: called in a worker. cloudpickle must be able to pickle it and its results.
 
     Raises:
-        StorageError: there is no room for the locks of the workers.
+        StorageError: no worker can be started.
     """
 
     queues = True
@@ -57,12 +59,9 @@ class OnProcesses(Generic[Result]):
     def __init__(self, work: TaskWork[Result], processes: int) -> None:
         try:
             active = _pool(processes).active
-        except OSError as error:
+        except (OSError, BrokenProcessPool) as error:
             _pool.cache_clear()
-            raise StorageError(
-                f"no worker processes can be started: {error.strerror}. Their locks need a writable /dev/shm with free "
-                "space; one shard at a time needs none (--jobs 1, or run.parallel_shards = 1)"
-            ) from error
+            raise _not_started(error) from error
         if not active:  # Pebble gives up all workers if one ends while none has a task
             _stop(_pool(processes))
             _pool.cache_clear()
@@ -107,6 +106,19 @@ def _pool(processes: int) -> ProcessPool:
     # calls the hooks of atexit; it calls this before, and then removes (0) the locks that a starting worker opens
     Finalize(None, _stop, args=(pool,), exitpriority=1)
     return pool
+
+
+def _not_started(error: OSError | BrokenProcessPool) -> StorageError:
+    """Return the error for workers that cannot be started; Pebble's is caused by that of the system."""
+    needs = "Their locks need a writable /dev/shm with free space"
+    if not isinstance(error, OSError) or error.errno in (errno.EMFILE, errno.ENFILE):
+        needs = "Raise the limits of open files and of processes (ulimit -n, ulimit -u)"
+    cause = error.__cause__ or error
+    reason = getattr(cause, "strerror", None) or type(cause).__name__
+    return StorageError(
+        f"no worker processes can be started: {reason}. {needs}; one shard at a time needs none (--jobs 1, or "
+        "run.parallel_shards = 1)"
+    )
 
 
 def _stop(pool: ProcessPool) -> None:

@@ -72,6 +72,18 @@ def test_without_room_for_the_locks_of_workers_the_place_is_named(
     assert len(list(ran())) == 2
 
 
+@pytest.mark.parametrize("files", [10, 14], ids=["for their locks", "for their pipes"])
+def test_too_few_open_files_for_workers_are_one_line(settings: Settings, tmp_path: Path, files: int) -> None:
+    command = [sys.executable, "-m", "interleaved_assets.cli", "--settings", f"{tmp_path}/interleaved.toml", "run"]
+    limited = ["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh", *command, "--jobs", "2"]
+    done = subprocess.run(limited, capture_output=True, text=True, cwd=Path(__file__).parents[3], timeout=300)
+    error, *others = [line for line in done.stderr.splitlines() if line.startswith("interleaved: ")]
+    assert (done.returncode, others) == (2, [])
+    assert error.startswith("interleaved: no worker processes can be started: ")
+    assert "Raise the limits of open files and of processes (ulimit -n, ulimit -u); " in error
+    assert "concurrent.futures" not in done.stderr
+
+
 def test_a_worker_has_its_share_of_the_processors(settings: Settings) -> None:
     def counted(shard: ShardTask) -> Work:
         with pytest.MonkeyPatch.context() as patch:
