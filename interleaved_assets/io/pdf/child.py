@@ -6,14 +6,14 @@ follow, then those bytes. The frame ``{"done": true}`` ends a file. A damaged fi
 process then says on standard error how, and ends too, because a frame may be cut.
 """
 
+import io
 import json
 import os
 import resource
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
@@ -72,8 +72,35 @@ def _write(head: dict[str, Any], contents: list[bytes]) -> None:
     out.flush()
 
 
+class _Source(io.FileIO):
+    """A file for PDFium, which leaves out what it cannot read; ``failed`` is the error of the first failed read."""
+
+    failed: OSError | None = None
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return os.readv(self.fileno(), [buffer])
+        except OSError as error:
+            self.failed = self.failed or error
+            return 0
+
+
 def _frames(path: str, options: dict[str, Any]) -> Iterator[Frame]:
-    file = Path(path).open("rb")  # noqa: SIM115  PDFium would resolve the path, which may link to a file without a name
+    """Yield the frames of a file; the last is ``unreadable``, with the number of the error, if the disk failed."""
+    try:
+        # PDFium would resolve the path, which may link to a file without a name
+        with _Source(path) as source:
+            for frame in _read(path, io.BufferedReader(source), options):
+                if source.failed is not None:
+                    raise source.failed
+                yield frame
+    except OSError as error:
+        if error.errno is None:
+            raise
+        yield {"unreadable": error.errno}, []
+
+
+def _read(path: str, file: IO[bytes], options: dict[str, Any]) -> Iterator[Frame]:
     try:
         document = pdfium.PdfDocument(file)
     except pdfium.PdfiumError as error:

@@ -1,5 +1,6 @@
 """Reader of PDF files: each file a document of its text in reading order, with embedded images in place."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ from interleaved_assets.io.pdf.model import PageModel
 from interleaved_assets.io.pdf.parser import read_frames
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_tables
-from interleaved_assets.io.storage import local_copy, locator_path
+from interleaved_assets.io.storage import as_storage_error, local_copy, locator_path
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import ShardError, row_error
 from interleaved_assets.model.source_ref import build_source_ref, is_unicode
@@ -78,6 +79,9 @@ def _document(uri: str, options: ReadOptions) -> BlockDocument:
             if "ended" in head:
                 ended = head["ended"]
                 break
+            if "unreadable" in head:
+                number = head["unreadable"]
+                raise as_storage_error(OSError(number, os.strerror(number)), uri, "read")
             if "refused" in head:
                 refused = head["refused"]
                 continue

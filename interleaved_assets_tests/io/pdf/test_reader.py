@@ -1,5 +1,8 @@
+import errno
 import io
+import os
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,13 @@ import pytest
 from PIL import Image
 
 from interleaved_assets.demo.pdf_report import pdf_bytes, stream
+from interleaved_assets.io.pdf import child, reader
 from interleaved_assets.io.pdf.reader import read_pdf
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import ShardError, StorageError
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.pdfs import flat_image, jpeg, jpeg_image, shown, text, write_pdf
 
 
@@ -125,6 +130,37 @@ def test_what_is_no_pdf_is_refused_by_name(tmp_path: Path, content: bytes) -> No
         ShardError, match=r"a\.pdf cannot be read as PDF: .*[^.]\. It is damaged or no PDF: fetch or write it again"
     ):
         read(tmp_path / "a.pdf")
+
+
+def test_a_disk_that_fails_leaves_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = text(72, 700, "A text.") + shown("I", 72, 400, 200, 200)
+    uri = write_pdf(
+        tmp_path / "a.pdf",
+        [page],
+        [("I", flat_image(np.random.default_rng(1).integers(0, 256, (200, 200, 3), np.uint8)))],
+    )
+    stand_in(monkeypatch, reader, "read_frames", in_this_process)
+    readv, reads = os.readv, [0, 0]
+
+    def counted(descriptor: int, buffers: list[memoryview]) -> int:
+        reads[0] += 1
+        if reads[0] == reads[1]:
+            raise OSError(errno.EIO, "Input/output error")
+        return readv(descriptor, buffers)
+
+    monkeypatch.setattr(os, "readv", counted)
+    wanted = read(uri)
+    number = reads[0]
+    assert number > 1
+    for failing in range(1, number + 1):
+        reads[:] = 0, failing
+        with pytest.raises(StorageError, match=r"cannot read .*a\.pdf: Input/output error"):
+            read(uri)
+    assert read(uri) == wanted
+
+
+def in_this_process(path: Path, settings: PdfSettings) -> Generator[child.Frame, None, None]:
+    yield from child._frames(str(path), {**settings.model_dump(mode="json"), "pages_read": 0})
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
