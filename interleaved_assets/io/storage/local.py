@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from interleaved_assets.io.storage.filesystem import storage_errors
 from interleaved_assets.model.errors import StorageError
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class LocalFile(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # typeshed has a private type for it
         """Implement :meth:`io.RawIOBase.readinto`."""
-        count = os.preadv(self._descriptor, [buffer], self._position)
-        self._check(count > 0 or not len(buffer) or self._position >= self.size)
+        with storage_errors(self._uri, "read"):  # a StorageError is not taken for an error of what it is copied to
+            count = os.preadv(self._descriptor, [buffer], self._position)
+            self._check(count > 0 or not len(buffer) or self._position >= self.size)
         self._position += count
         return count
 

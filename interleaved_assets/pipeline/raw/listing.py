@@ -109,7 +109,9 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
         fs.invalidate_cache()  # fsspec caches listings per process, and new shards may have landed
         root = folder.rstrip("/")
         if not fs.isdir(root):
-            what = "is a file and no folder of shards" if fs.isfile(root) else "does not exist"
+            info = file_info(storage.raw_root, storage.options)  # raises where a local disk fails, which is no folder
+            is_file_there = info is not None and info["type"] == "file"
+            what = "is a file and no folder of shards" if is_file_there else "does not exist"
             raise StorageError(f"raw root {storage.raw_root} {what}: set storage.raw_root in the settings file")
         below = find_files_below(fs, root)
         found = {path: info for path, info in below.infos.items() if info["type"] != "directory"}

@@ -1,9 +1,11 @@
-"""Remote tars that become shorter or fail while they are read; what else is opened is in ``test_index.py``."""
+"""Remote tars that become shorter or fail while they are read, and packed ones on a disk that fails; what else is opened is in ``test_index.py``."""
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
+import os
 import random
 import tarfile
 import tempfile
@@ -14,7 +16,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from interleaved_assets.io.archive.source import open_tar
-from interleaved_assets.model.errors import StorageUnavailable
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
 
 MESSAGE = r"^memory://shrinks\.tar changed while it was read\. Read it again once it is complete\.$"
 
@@ -110,4 +112,22 @@ def test_a_storage_that_fails_is_neither_damage_nor_a_full_scratch_folder(pack: 
     filesystem.store["/fails.tar"] = Failing(filesystem, "/fails.tar", content)
     told = r"^cannot read memory://fails\.tar: the storage is away\. The storage failed or did not respond"
     with pytest.raises(StorageUnavailable, match=told), open_tar("memory://fails.tar"):
+        pass
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_disk_that_fails_is_neither_damage_nor_a_full_scratch_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    packed = tmp_path / "a.tar.packed"
+    packed.write_bytes(pack(tar_of_ten() + random.Random(1).randbytes(400_000)))
+    preadv = os.preadv
+
+    def failing(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        if offset > 0:
+            raise OSError(errno.EIO, "the disk is away")
+        return preadv(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", failing)
+    with pytest.raises(StorageError, match=rf"^cannot read {packed}: the disk is away"), open_tar(str(packed)):
         pass
