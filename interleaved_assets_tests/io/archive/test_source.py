@@ -1,4 +1,7 @@
-"""Remote tars that become shorter or fail while they are read, and packed ones on a disk that fails; what else is opened is in ``test_index.py``."""
+"""Remote tars that become shorter or fail while they are read, and packed ones on a disk that fails.
+
+What else is opened is in ``test_index.py``.
+"""
 
 import bz2
 import errno

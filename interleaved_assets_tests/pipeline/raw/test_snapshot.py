@@ -66,9 +66,7 @@ def test_a_missing_raw_root_and_a_missing_shard_are_named(storage: StorageSettin
         list(list_raw_shards(storage.model_copy(update={"raw_root": "/nowhere"})))
     with pytest.raises(StorageError, match=r"\.py is a file and no folder of shards: set storage\.raw_root"):
         list(list_raw_shards(storage.model_copy(update={"raw_root": __file__})))
-    with pytest.raises(
-        StorageError, match=r"File name too long\."
-    ):  # an error of the disk does not say that it is gone
+    with pytest.raises(StorageError, match=r"File name too long\."):  # it is not said to be missing
         list(list_raw_shards(storage.model_copy(update={"raw_root": f"/{'x' * 300}"})))
     with pytest.raises(StorageError, match=r"shard 'gone' is not below .*raw"):
         find_raw_shard("gone", storage)
