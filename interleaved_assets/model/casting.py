@@ -188,8 +188,6 @@ def _cast_struct(array: pa.StructArray, dtype: pa.StructType) -> pa.StructArray:
         _cast(array.field(field.name), field.type) if field.name in names else pa.nulls(len(array), field.type)
         for field in dtype
     ]
-    if not children:
-        return array.cast(dtype)
     return pa.StructArray.from_arrays(children, fields=list(dtype), mask=array.is_null())
 
 

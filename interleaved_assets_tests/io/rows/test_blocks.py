@@ -6,9 +6,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from interleaved_assets.io.rows import blocks
 from interleaved_assets.io.rows.blocks import Block, BlockDocument, block_schema, block_tables
 from interleaved_assets.model.errors import row_error
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets_tests.defects import stand_in
 
 COLUMNS = pa.schema([("title", pa.string()), ("pages", pa.int32()), ("image_url", pa.string()), ("alt", pa.string())])
 
@@ -67,12 +69,15 @@ def test_repeated_ids_get_a_number_and_never_one_that_is_taken() -> None:
     assert notes == {"repeated_sample_ids": 3}
 
 
-def test_tables_hold_whole_documents_up_to_the_limit_and_one_that_is_larger_alone() -> None:
+def test_tables_hold_whole_documents_up_to_the_limit_and_one_that_is_larger_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sizes = [1000, 1000, 5000, 10, 10]
     documents = [BlockDocument(str(at), (Block("image", content=bytes(size)),)) for at, size in enumerate(sizes)]
     tables = list(block_tables(documents, COLUMNS, max_batch_bytes=3000))
     assert [sorted(set(table["sample_id"].to_pylist())) for table in tables] == [["0", "1"], ["2"], ["3", "4"]]
     assert {table.schema for table in tables} == {block_schema(COLUMNS)}
+    stand_in(monkeypatch, blocks, "_STEP_BYTES", 3000)  # without a limit, steps are put together
     (whole,) = block_tables(documents, COLUMNS)
     assert whole.equals(pa.concat_tables(tables))
 

@@ -90,6 +90,7 @@ def test_a_document_s_own_field_of_that_name_is_not_ours(value: Any) -> None:
         ({"absent": [-1]}, "absent must be a list of row numbers"),
         ({"absent": [True]}, "absent must be a list of row numbers"),
         ({"schema": "AAAA"}, "schema is no Arrow schema"),
+        ({"schema": base64.b64encode(b"\x10\0\0\0" + 16 * b"\x07").decode()}, "schema is no Arrow schema"),
         ({"sample_id": 5}, "sample_id must be a str"),
         ({"sample_id": "\ud800"}, "sample_id is not Unicode"),
         ({"per_image": "alt"}, "per_image must be a list"),

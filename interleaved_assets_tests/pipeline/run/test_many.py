@@ -182,6 +182,22 @@ def test_a_result_that_cannot_be_sent_is_the_error_of_its_shard(tmp_path: Path) 
     assert all("the result of measured cannot be sent from its worker" in text for text in found)
 
 
+def test_an_error_that_cannot_be_sent_keeps_its_message(tmp_path: Path) -> None:
+    class Refused(Exception):  # pickle makes it anew from its message alone
+        def __init__(self, code: int, what: str) -> None:
+            super().__init__(f"{what} ({code})")
+
+    def refuse(shard: ShardTask) -> Work:
+        raise Refused(7, f"the model refused {shard.key}")
+
+    settings = project(tmp_path)
+    for key in "ab":
+        good_shard(tmp_path / "raw" / f"{key}.tar")
+    stage = Stage("measured", (RAW_SHARDS,), 1, settings=lambda _: {}, run=refuse)
+    found = [str(one.result) for one in take_many([stage], "ab", settings, then=str)]
+    assert sorted(found) == ["Refused: the model refused a (7)", "Refused: the model refused b (7)"]
+
+
 def test_a_scorer_of_a_plugin_measures_in_worker_processes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scorer_of_a_plugin.py").write_text(
         "from interleaved_assets.scoring import Scorer, register_scorer\n"
