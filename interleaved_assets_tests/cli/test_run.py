@@ -45,6 +45,27 @@ def test_all_due_shards_are_made_and_then_current(tmp_path: Path, capsys: pytest
     assert json.loads(capsys.readouterr().out) == {"made": 0, "current": 2, "failed": 0}
 
 
+@pytest.mark.parametrize("stage", ["normalized", "final_tars"])
+def test_a_shard_that_is_gone_is_neither_run_nor_kept_where_its_record_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str
+) -> None:
+    settings = project(tmp_path, "[final_tars]\nmax_samples_per_tar = 2\n")
+    command = ["--settings", str(tmp_path / "interleaved.toml")]
+    for number, name in enumerate(("a", "gone", "gone-too")):
+        good_shard(tmp_path / f"raw/{name}.tar", seed=10 * number)
+        take_all(settings, name)
+    for name in ("gone", "gone-too"):
+        (tmp_path / f"raw/{name}.tar").unlink()
+    os.truncate(tmp_path / f"out/records/{stage}/gone.json", 100)
+    assert main([*command, "run"]) == 0
+    assert capsys.readouterr().out == "nothing to make: 1 shard, all current\n"
+    assert main([*command, "status"]) == 0
+    assert "A run would take" not in capsys.readouterr().out
+    assert main([*command, "forget", "--vanished", "--yes"]) == 0
+    left = {path.name.partition(".")[0].partition("~")[0] for path in (tmp_path / "out").rglob("*.*")}
+    assert left == {"a"}
+
+
 def test_a_run_in_dagster_takes_over_what_is_there(tmp_path: Path) -> None:
     settings = project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")

@@ -130,7 +130,8 @@ def _due(dataset: "DatasetStatus") -> list[str]:
         raise StorageError(dataset.problem)
     if dataset.problem:
         print_error(f"interleaved: shards in a folder are not seen: {dataset.problem}")
-    return [shard.key for shard in dataset.shards() if shard.status.state not in (State.COMPLETE, State.VANISHED)]
+    there = (shard for shard in dataset.shards() if not dataset.has_vanished(shard.key))
+    return [shard.key for shard in there if shard.status.state is not State.COMPLETE]
 
 
 def _outcome(one: "ShardOutcome") -> str:

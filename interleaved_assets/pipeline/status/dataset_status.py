@@ -87,7 +87,7 @@ class DatasetStatus:
 
     def status(self, key: str, records: Mapping[str, Record]) -> Status:
         """Return the status of the shard with these valid records."""
-        if self._has_vanished(key):
+        if self.has_vanished(key):
             return VANISHED if (self.recorded or {}).get(key) else VANISHED_UNUSED
         return next(iter(self.not_current(key, records).values()), COMPLETE)
 
@@ -105,13 +105,14 @@ class DatasetStatus:
 
     def not_current(self, key: str, records: Mapping[str, Record]) -> dict[str, Status]:
         """Return the reason for each stage that is not current; none for a vanished shard, which no run can mend."""
-        if self._has_vanished(key):
+        if self.has_vanished(key):
             return {}
         raw = self.raws.get(key) if self.raws else None
         found = self.stages.not_current(records, raw, self.versions.get(key))
         return {name: self._with_cause(key, status) for name, status in found.items()}
 
-    def _has_vanished(self, key: str) -> bool:
+    def has_vanished(self, key: str) -> bool:
+        """Return whether the raw shard is gone, so that no run can make the shard; its records are not looked at."""
         return self.raws is not None and key not in self.raws and not self.problem
 
     def _with_cause(self, key: str, status: Status) -> Status:
@@ -132,7 +133,8 @@ class DatasetStatus:
 
     def stages_to_make(self, shard: ShardState) -> list[str]:
         """Return the stages that a run would make of the shard, in order; all if its records cannot be read."""
-        return [*(self.stages.stages if shard.error else self.not_current(shard.key, shard.records))]
+        unreadable = shard.error and not self.has_vanished(shard.key)
+        return [*(self.stages.stages if unreadable else self.not_current(shard.key, shard.records))]
 
 
 def read_dataset_status(

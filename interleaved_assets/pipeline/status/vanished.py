@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from interleaved_assets.export.names import is_image_file
 from interleaved_assets.io.storage import file_info, files_below, join, remove_file
-from interleaved_assets.model.errors import OptionError
+from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.pipeline.raw.keys import check_key, is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.run.failures import failed_keys
-from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, OUTPUTS
@@ -94,9 +94,17 @@ def _places(paths: ShardPaths) -> Iterator[str]:
         if stage != NORMALIZED:
             yield paths.record(stage)
         if stage == FINAL_TARS:
-            yield from stored_parts(paths, read_record(paths.record(stage), paths.options))
+            yield from stored_parts(paths, _recorded(paths, stage))
         yield from paths.outputs(stage, OUTPUTS[stage].others).values()
         yield paths.pictures(stage)
         yield paths.failure(stage)
     yield paths.page()
     yield paths.record(NORMALIZED)
+
+
+def _recorded(paths: ShardPaths, stage: str) -> Record | None:
+    """Return the record of ``stage``; None also if it is damaged, since it is removed with the outputs."""
+    try:
+        return read_record(paths.record(stage), paths.options)
+    except ShardError:
+        return None
