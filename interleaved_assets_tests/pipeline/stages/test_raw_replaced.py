@@ -267,6 +267,29 @@ def test_rows_of_two_raw_shards_in_one_batch_are_compared_with_theirs(tmp_path: 
     assert {sample[:6] for sample in failed["sample_id"].to_pylist()} == {"doc-10"}
 
 
+def test_rows_of_two_contents_of_one_raw_shard_are_not_read_together(settings: Settings, tmp_path: Path) -> None:
+    through(settings, "normalized")
+    shutil.copy(tmp_path / "out/normalized/a.parquet", tmp_path / "out/normalized/before.parquet")
+    good_shard(tmp_path / "raw/a.tar", seed=1)
+    through(settings, "normalized")
+    with pytest.raises(ShardError, match=r"raw/a\.tar, and others from another content of it: read them apart"):
+        list(InterleavedParquetReader(str(tmp_path / "out/normalized"), files_per_partition=2))
+
+
+def test_a_raw_shard_that_is_replaced_after_it_was_compared(settings: Settings, tmp_path: Path) -> None:
+    through(settings, "normalized")
+    table, raw = rows_of(settings), tmp_path / "raw/a.tar"
+    assert errors_of(table, tmp_path) == set()  # its content is known from now on
+
+    def see(event: str, path: str) -> None:
+        if event == "open" and path.endswith("raw/a.tar"):
+            renamed_over(raw)
+
+    with system_calls(see):
+        (error,) = errors_of(table, tmp_path)
+    assert error == f"source_changed: {raw} changed while it was read"
+
+
 def test_a_size_that_does_not_fit_its_locator_is_an_error(settings: Settings, tmp_path: Path) -> None:
     through(settings, "normalized")
     table = rows_of(settings).replace_schema_metadata(None)  # as pandas writes it
