@@ -199,6 +199,16 @@ def test_a_zip_file_has_one_file(tmp_path: Path) -> None:
         read(path)
 
 
+def test_a_zip_file_with_a_password_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zip"
+    content = bytearray(packed(lines(DOCUMENT), ".zip"))
+    for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(header) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(ShardError, match=r"a\.jsonl\.zip: .*encrypted.*\. Unpack it into the raw root\.$"):
+        read(path)
+
+
 def test_batches_are_bounded_and_of_one_schema(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", *({**DOCUMENT, "url": str(number)} for number in range(50)))
     parts = list(read_jsonl(str(path), ReadOptions(max_batch_bytes=5000)))
