@@ -80,7 +80,7 @@ def convert_command(
         columns = [name for names in measurable(settings.scoring).values() for name in names]
         if passed_over := check_filters(selection, columns, whole_section=whole_section):
             print_error(f"filters that need other scores and are not applied: {', '.join(passed_over)}")
-    conversion = Conversion(output.rstrip("/") or "/", f".{form}", settings, selection, overwrite)
+    conversion = Conversion(output, f".{form}", settings, selection, overwrite)
     files = find_shard_files(inputs, settings.storage)
     check_outputs(files, conversion)
 

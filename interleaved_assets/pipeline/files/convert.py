@@ -36,7 +36,7 @@ class Conversion:
     """The outputs to make of every input.
 
     Attributes:
-        folder: folder or URL of the outputs, without a slash at its end.
+        folder: folder or URL of the outputs.
         ending: of the outputs, that of a format which can be written.
         overwrite: whether to replace files that were not written by an earlier conversion.
     """

@@ -199,6 +199,17 @@ def test_a_damaged_header_ends_the_index() -> None:
     assert index.damage == f"the tar has a damaged header at byte {2 * BLOCK} of {len(data)}"
 
 
+def test_an_extension_header_whose_size_is_no_number_ends_the_index() -> None:
+    data = bytearray(pack([("a.json", b"1"), ("é" * 200, b"2")]))
+    header = data[2 * BLOCK : 3 * BLOCK]  # of the pax records with the long name
+    header[124:136], header[148:156] = b"no number 12", b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    data[2 * BLOCK : 3 * BLOCK] = header
+    index = index_of(bytes(data))
+    assert [member.name for member in index.members] == ["a.json"]
+    assert index.damage == f"the tar has a damaged header at byte {2 * BLOCK} of {len(data)}"
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_any_damage_gives_an_index_or_a_shard_error(seed: int) -> None:
     rng = random.Random(seed)

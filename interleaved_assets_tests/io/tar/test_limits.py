@@ -176,10 +176,14 @@ def test_frames_that_share_a_strip_count_each(tmp_path: Path) -> None:
 def test_a_document_that_would_explode_is_kept_as_it_is(tmp_path: Path) -> None:
     bomb = b'{"a":[' + b"[]," * 1000 + b"1]}"
     uri = write_tar(tmp_path / "a.tar", ("a.json", bomb), ("b.json", {"texts": ["x"]}))
-    for options in ({"max_document_bytes": 1000}, {"max_sample_bytes": 50_000}):
+    for options, why in (
+        ({"max_document_bytes": 1000}, "bytes of JSON"),
+        ({"max_sample_bytes": 50_000}, "when parsed"),
+    ):
         found = rows(uri, **options)
         assert [row["text_content"] for row in found] == [None, None, "x"]
         assert found[0]["materialize_error"].startswith("document_too_large: ")
+        assert why in found[0]["materialize_error"]  # it is not parsed
         assert found[0]["_unreferenced_members"] == [{"name": "a.json", "content": bomb}]
     assert codes(uri) == [None, None, None]
 

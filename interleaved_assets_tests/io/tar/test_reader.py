@@ -432,6 +432,9 @@ def test_wished_types_are_taken_where_nothing_is_lost(tmp_path: Path) -> None:
     reader = InterleavedWebdatasetReader(uri, schema_overrides=wished)
     with pytest.raises(ShardError, match="column 'm' is int64 and cannot become int8"):
         list(reader)
+    uri_of_lists = write_tar(tmp_path / "b.tar", *((f"{n}.json", {"v": list(range(n))}) for n in (3, 2)))
+    with pytest.raises(ShardError, match="column 'v' is list<item: int64> and cannot become fixed_size_list"):
+        list(InterleavedWebdatasetReader(uri_of_lists, schema_overrides={"v": pa.list_(pa.int64(), 2)}))
     (batch,) = InterleavedWebdatasetReader(uri, schema_overrides=wished | {"m": pa.int16()})
     schema = batch.to_pyarrow().schema
     assert [str(schema.field(name).type) for name in "nmst"] == ["int8", "int16", JSON, "large_string"]
