@@ -134,6 +134,15 @@ def body(**fields: Any) -> bytes:
 GOOD: Members = [("a.json", body()), ("a.1.jpg", JPEG)]
 
 
+def test_lists_without_gaps_are_no_proof_of_positions(tmp_path: Path) -> None:
+    document, *texts = (row("a", at, "text", str(at), content_type="text/plain") for at in (-1, 0, 1))
+    document |= {"modality": "metadata", "content_type": "application/json", "text_content": None}
+    given, apart = [document, *texts], rows(document, texts[0], texts[1] | {"position": 2})
+    written, tar = write(tmp_path / "a.tar", rows(*given), expected=[apart])
+    with pytest.raises(ReadBackError, match="sample 1, 'a': texts or images stand at other positions"):
+        written.compare(tar, None)
+
+
 @pytest.mark.parametrize(
     ("members", "problem"),
     [
