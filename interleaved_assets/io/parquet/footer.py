@@ -4,7 +4,6 @@ pyarrow's ``metadata.row_group(i).column(j)`` aborts the process if size statist
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -58,7 +57,6 @@ class _Leaf(NamedTuple):
     """True if a row can have several values."""
 
 
-@lru_cache(maxsize=1)  # a reader opens each file twice: for the schema, then for the rows
 def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
     """Return the row groups of a footer that :func:`~.seal.checked_footer` returned.
 
@@ -75,8 +73,8 @@ def parse_row_groups(data: bytes) -> tuple[RowGroup, ...]:
         return groups
     except pa.ArrowInvalid:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        # a field is missing or has a wrong type
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        # a field is missing or has a wrong type, or fields are nested too deep
         raise pa.ArrowInvalid(f"its footer cannot be read: {error!r}") from error
 
 
@@ -137,15 +135,15 @@ def _leaves(elements: list[dict[int, Any]]) -> list[_Leaf]:
 class _Compact:
     """A reader of the Thrift compact protocol: structs become dictionaries by field number.
 
-    It raises ``IndexError`` or ``ValueError`` for invalid bytes. Time is linear in their number. A footer has about
-    forty values per column and row group, so common types are tested first and without a function call.
+    It raises ``IndexError``, ``ValueError`` or ``RecursionError`` for invalid bytes. Time is linear in their number. A
+    footer has about forty values per column and row group, so common types are tested first and without a function
+    call.
     """
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._at, self._depth = data, 0, 0
+        self._data, self._at = data, 0
 
     def struct(self) -> dict[int, Any]:
-        self._deeper()
         data, fields, number = self._data, {}, 0
         while (head := data[self._at]) != 0:
             self._at += 1
@@ -153,7 +151,6 @@ class _Compact:
             number = number + (head >> 4) if head >> 4 else self._signed()
             fields[number] = kind == _TRUE if kind <= _FALSE else self._value(kind)
         self._at += 1
-        self._depth -= 1
         return fields
 
     def _value(self, kind: int) -> Any:
@@ -181,15 +178,7 @@ class _Compact:
         kind = head & 15
         if _I16 <= kind <= _I64:
             return [self._signed() for _ in range(count)]
-        self._deeper()
-        values = [self._value(kind) for _ in range(count)]
-        self._depth -= 1
-        return values
-
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise ValueError("nested too deep")
+        return [self._value(kind) for _ in range(count)]
 
     def _counted(self, count: int) -> int:
         if count > len(self._data) - self._at:  # each element takes at least one byte

@@ -15,7 +15,7 @@ from interleaved_assets.io.storage.filesystem import blames_no_file, client_erro
 from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.storage.ranges import Content
-from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, row_error
+from interleaved_assets.model.errors import InterleavedError, StorageError, row_error
 
 _COMPRESSED_TARS: Final = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 
@@ -189,8 +189,6 @@ def _fetch_members(path: str, wanted: list[Source], access: Access) -> Iterator[
                     return
             damage = tar.index.damage
         problem = damage and row_error("unreadable_source", f"{path} is not a sound tar: {damage}")
-    except ShardError as error:
-        problem = row_error("unreadable_source", str(error))
     except InterleavedError as error:
         problem = _problem(error, path)
     for source in missing.values():

@@ -265,6 +265,14 @@ def test_a_footer_with_fewer_values_of_lists_than_rows_is_refused(tmp_path: Path
         read(tmp_path / "a.parquet")
 
 
+@pytest.mark.parametrize("field", [b"\x1c", b"\x19\x19"], ids=["structs", "lists"])
+def test_a_footer_that_is_nested_without_end_is_refused(tmp_path: Path, field: bytes) -> None:
+    footer = field * 50_000
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(ShardError, match=r"a\.parquet is not a sound .*its footer cannot be read: RecursionError"):
+        read(tmp_path / "a.parquet")
+
+
 def test_a_footer_that_states_other_rows_than_its_row_groups_is_refused(tmp_path: Path) -> None:
     content = write_plainly(text_rows(10), tmp_path / "a.parquet", row_group_size=5)
     # the list of row groups follows the number of rows
