@@ -95,8 +95,6 @@ def with_recipe(own: Mapping[str, Any]) -> dict[str, Any]:
 
 def recipe_values(own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are in force because of the recipe that a settings file names, by dotted name."""
-    if KEY not in own:
-        return {}
     before, after = dict(_flat(own)), dict(_flat(with_recipe(own)))
     return {
         name: value

@@ -52,7 +52,7 @@ def bundles_of(paths: Iterable[str], storage: StorageSettings) -> dict[str, list
             if lower.endswith(one.endings):
                 found.setdefault(_bundle(path, one.name, storage).path, []).append(path)
                 owners.add((one.name, split_extension(path)[0]))
-            elif one.beside and lower.endswith(one.beside):
+            elif lower.endswith(one.beside):
                 beside.append((one, path))
     for one, path in beside:
         if (one.name, split_extension(path)[0]) in owners:
