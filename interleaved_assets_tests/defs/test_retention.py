@@ -44,6 +44,19 @@ def test_only_runs_whose_every_result_was_replaced_are_deleted(
     assert delete_old_runs(instance, now + timedelta(seconds=1), settings) == 0
 
 
+@pytest.mark.on_disk
+def test_stdout_and_stderr_of_a_deleted_run_go_with_it(
+    instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
+) -> None:
+    @dg.job(name="delete_old_runs")
+    def ours() -> None: ...
+
+    logs = tmp_path / "home/storage" / ours.execute_in_process(instance=instance).run_id / "compute_logs"
+    assert list(logs.iterdir())
+    assert delete_old_runs(instance, datetime.now(UTC) + timedelta(seconds=1), settings) == 1
+    assert not logs.exists()
+
+
 def test_a_run_that_is_not_over_stays_and_so_does_one_of_others(
     instance: dg.DagsterInstance, settings: Settings
 ) -> None:
