@@ -28,6 +28,8 @@ _POINTS: Final = 72
 _COVERED: Final = 0.8
 """Share of a page from which on an image is the page."""
 _MIB: Final = 2**20
+_BUFFER_BYTES: Final = 2**16
+"""Larger than Python's 8 KiB, since each refill runs :meth:`_Source.readinto`."""
 Frame = tuple[dict[str, Any], list[bytes]]
 
 
@@ -90,7 +92,7 @@ def _frames(path: str, options: dict[str, Any]) -> Iterator[Frame]:
     try:
         # PDFium would resolve the path, which may link to a file without a name
         with _Source(path) as source:
-            for frame in _read(path, io.BufferedReader(source), options):
+            for frame in _read(path, io.BufferedReader(source, _BUFFER_BYTES), options):
                 if source.failed is not None:
                     raise source.failed
                 yield frame
