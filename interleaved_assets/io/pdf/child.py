@@ -6,6 +6,7 @@ follow, then those bytes. The frame ``{"done": true}`` ends a file. A damaged fi
 process then says on standard error how, and ends too, because a frame may be cut.
 """
 
+import errno
 import io
 import json
 import os
@@ -97,7 +98,7 @@ def _frames(path: str, options: dict[str, Any]) -> Iterator[Frame]:
                     raise source.failed
                 yield frame
     except OSError as error:
-        if error.errno is None:
+        if error.errno in (None, errno.ENOMEM):  # the latter is the limit of this process, and of this file
             raise
         yield {"unreadable": error.errno}, []
 

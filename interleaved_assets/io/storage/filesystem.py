@@ -43,10 +43,15 @@ _CLIENTS: Final = frozenset({"botocore", "aiohttp", "gcsfs", "azure"})
 _TRANSIENT_ERRNOS: Final = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.EPIPE, getattr(errno, "EREMOTEIO", errno.EIO)}
 )
-_OF_THE_MACHINE: Final = frozenset(
-    {errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT}
-)
-"""Errors of a disk, a mount or this process."""
+_OF_A_FILE: Final = frozenset((
+    None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG,
+    errno.EINVAL, errno.EOVERFLOW, errno.ENXIO, errno.ENODEV,
+))  # fmt: skip
+"""Numbers of errors that say something about a file or its path. Others come from a disk, a mount or this process."""
+_OF_CREDENTIALS: Final = frozenset((
+    "ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch",
+    "RequestTimeTooSkewed",
+))  # fmt: skip
 # Base classes of connection errors and time-outs in botocore and aiohttp, by name to avoid importing them.
 _TRANSIENT_CLASSES: Final = frozenset(
     {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError"}
@@ -245,9 +250,12 @@ def is_storage_failure(error: BaseException) -> bool:
 
 def blames_no_file(error: BaseException) -> bool:
     """Return whether a disk, a server or this process failed, so that the error says nothing about the file."""
-    causes = (error, error.__cause__)
     return isinstance(error, StorageUnavailable) or any(
-        isinstance(cause, OSError) and cause.errno in _OF_THE_MACHINE for cause in causes
+        (isinstance(cause, OSError) and cause.errno not in _OF_A_FILE)
+        or s3_code(cause) in _OF_CREDENTIALS
+        or "Credentials" in type(cause).__name__
+        for cause in (error, error.__cause__)
+        if cause is not None
     )
 
 

@@ -1,12 +1,17 @@
 """Files that are made to stop a reader: each gives rows, row errors, or a refusal that says why."""
 
+import os
 import re
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from interleaved_assets.demo.pdf_report import pdf_bytes, stream
+from interleaved_assets.io.pdf.reader import read_pdfs
+from interleaved_assets.io.pdf.settings import PdfSettings
+from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.model.errors import ShardError
 from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, write_pdf
@@ -38,6 +43,17 @@ def test_forms_that_show_one_another_many_times_end_at_a_limit(tmp_path: Path) -
     )
     by_time = r"unreadable_page: page 1 and those after it: the parser took more than reading.pdf.max_seconds 0.5"
     assert by_memory or row["materialize_error"] == by_time
+
+
+def test_a_file_larger_than_the_memory_of_its_parser_fails_alone(tmp_path: Path) -> None:
+    small, large = tmp_path / "a.pdf", tmp_path / "b.pdf"
+    write_pdf(small, [text(50, 700, "Small.")])
+    write_pdf(large, [text(50, 700, "Large.")])
+    os.truncate(large, 2 * LEAST_MEMORY)
+    tables = read_pdfs([str(small), str(large)], ReadOptions(sections={"pdf": PdfSettings(max_memory=LEAST_MEMORY)}))
+    _, row, failed = pa.concat_tables(tables).to_pylist()
+    assert row["text_content"] == "Small."
+    assert "(reading.pdf.max_memory is " in failed["materialize_error"]
 
 
 def with_bombs(path: Path, pages: int, bombs: range) -> str:

@@ -23,6 +23,7 @@ from interleaved_assets.model.source_ref import build_source_ref
 from interleaved_assets_tests.io.row_tables import rows_table
 from interleaved_assets_tests.io.tiff.cut import cut_frame
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.s3_gate import EXPIRED, SKEWED, Refusal, s3_gate
 from interleaved_assets_tests.system_calls import failing, files_opened
 
 MEMBERS = {"a.png": b"the bytes of a", "folder/b.png": b"those of b", "empty.png": b""}
@@ -340,6 +341,41 @@ def test_a_failure_that_may_pass_blames_no_row() -> None:
     for ref in (build_source_ref("s3://bucket/a.jpg"), build_source_ref("s3://bucket/s.tar", "a.png")):
         with pytest.raises(StorageUnavailable, match="try again later"):
             fill([ref], "s3://bucket", storage_options=options)
+
+
+@pytest.mark.parametrize("refusal", [EXPIRED, SKEWED, Refusal(403, "InvalidAccessKeyId", "There is no such key.")])
+@pytest.mark.parametrize("member", [None, "a.png"])
+def test_credentials_that_are_refused_blame_no_row(
+    s3_server: S3Server, bucket: str, refusal: Refusal, member: str | None
+) -> None:
+    s3_server.fs.pipe({f"{bucket}/s.tar": tar_bytes()})
+    with s3_gate(s3_server) as gate:
+        gate.refuses = lambda method, path: refusal
+        with pytest.raises(StorageError, match=r"cannot read s3://"):
+            fill([build_source_ref(f"{bucket}/s.tar", member)], bucket, storage_options=gate.storage_options)
+
+
+def test_one_object_that_may_not_be_read_is_an_error_of_its_row(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe({f"{bucket}/a.png": b"123", f"{bucket}/b.png": b"456"})
+    refs = [build_source_ref(f"{bucket}/{name}.png") for name in "ab"]
+    with s3_gate(s3_server) as gate:
+        gate.refuses = lambda method, path: Refusal(403, "AccessDenied", "Access Denied") if "a.png" in path else None
+        data, errors = fill(refs, bucket, storage_options=gate.storage_options)
+    assert data == [None, b"456"]
+    assert errors[0] is not None
+    assert errors[0].startswith("unreadable_source: cannot read s3://")
+
+
+@pytest.mark.parametrize("number", [errno.ENOTCONN, errno.EHOSTDOWN, errno.EMFILE], ids=errno.errorcode.get)
+def test_a_mount_or_process_that_fails_blames_no_row(raw: Path, number: int) -> None:
+    with failing("open", "/plain.jpg", OSError(number, "it is away")), pytest.raises(StorageError, match="it is away"):
+        fill([build_source_ref(f"{raw}/plain.jpg")], raw)
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ELOOP], ids=errno.errorcode.get)
+def test_a_file_that_cannot_be_opened_is_an_error_of_its_row(raw: Path, number: int) -> None:
+    with failing("open", "/plain.jpg", OSError(number, "not this one")):
+        assert "not this one" in the_error(build_source_ref(f"{raw}/plain.jpg"), raw)
 
 
 @pytest.mark.parametrize("name", ["s.tar", "s.tar.gz"])
