@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -172,9 +172,6 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource) -> Work:
     def check_input() -> None:
         if _source_of(file, settings.storage, source) != source:
             raise ShardError(f"{file.uri} changed while it was read; convert it again once it is complete")
-        # if this call ends before its record is written, the next one knows by this that it may replace the output
-        options = settings.storage.options_for(conversion.folder)
-        write_record(_begun(file, source), conversion.record_uri(file), options)
 
     def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
         if selection is None:
@@ -184,12 +181,6 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource) -> Work:
 
     output, ledger = conversion.output(file), conversion.ledger(file)
     return write_rows(file, output, ledger, settings, choose, check_input)
-
-
-def _begun(file: ShardFile, source: RawSource) -> Record:
-    """Return a record that names the input alone, and so is current for no output."""
-    nothing: dict[str, Any] = {"code_version": "", "data_version": "", "inputs": {}, "outputs": {}, "settings": {}}
-    return Record(stage=STAGE, shard=file.name, source=source, **nothing)
 
 
 def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[str, object]) -> Record | None:
