@@ -129,7 +129,6 @@ def test_a_demo_that_was_killed_does_not_block_the_next(tmp_path: Path) -> None:
     assert known.made["final_tars"] == known.made["normalized"] != set()
 
 
-@pytest.mark.system
 def write_settings_on_a_full_disk(folder: str, home: str | None) -> None:
     os.chdir(folder)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -147,6 +146,7 @@ def test_no_file_that_it_cannot_write_whole_stays(tmp_path: Path, home: str | No
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.system
 def test_ctrl_c_ends_it_in_one_line(tmp_path: Path) -> None:
     demo = started_demo(tmp_path)
     demo.send_signal(signal.SIGINT)
