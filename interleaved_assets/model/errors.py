@@ -16,7 +16,8 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "missing_source": "the row has neither bytes nor a source_ref to fetch them from",
     "invalid_source_ref": "source_ref is not a JSON locator",
     "forbidden_path": "source_ref points outside the allowed roots",
-    "unreadable_source": "the file that source_ref names could not be read",
+    "unreadable_source": "the file that source_ref names is missing, damaged or may not be read; a disk, a server or "
+    "credentials that fail make the shard fail, and drop no row",
     "source_changed": "the file that source_ref names is not the one that the row was made from",
     "short_read": "fewer bytes came back than source_ref promises",
     "member_too_large": "the member is larger than the limit",
