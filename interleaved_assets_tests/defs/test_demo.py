@@ -132,6 +132,8 @@ def test_a_demo_that_was_killed_does_not_block_the_next(tmp_path: Path) -> None:
 def write_settings_on_a_full_disk(folder: str, home: str | None) -> None:
     os.chdir(folder)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    for name in ("INTERLEAVED_SETTINGS", "DAGSTER_HOME"):  # of the test in which the server of forks was started
+        os.environ.pop(name, None)
     if home is not None:
         os.environ["DAGSTER_HOME"] = home
     with pytest.raises(StorageError, match=r"cannot write .*: File too large"):
