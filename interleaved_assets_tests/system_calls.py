@@ -1,5 +1,6 @@
 """What the project asks of the operating system, seen through Python's audit events: whoever asks."""
 
+import errno
 import os
 import sys
 import threading
@@ -92,3 +93,15 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(os, "preadv", counted_into)
     monkeypatch.setattr(os, "pread", counted)
     return found
+
+
+def disk_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, reads at a place of a file fail beyond its beginning."""
+    preadv = os.preadv
+
+    def failing(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        if offset > 0:
+            raise OSError(errno.EIO, "the disk is away")
+        return preadv(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", failing)

@@ -48,10 +48,6 @@ _OF_A_FILE: Final = frozenset((
     errno.EINVAL, errno.EOVERFLOW, errno.ENXIO, errno.ENODEV,
 ))  # fmt: skip
 """Numbers of errors that say something about a file or its path. Others come from a disk, a mount or this process."""
-_OF_CREDENTIALS: Final = frozenset((
-    "ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch",
-    "RequestTimeTooSkewed",
-))  # fmt: skip
 # Base classes of connection errors and time-outs in botocore and aiohttp, by name to avoid importing them.
 _TRANSIENT_CLASSES: Final = frozenset(
     {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError"}
@@ -154,6 +150,10 @@ def filesystem(uri: str, storage_options: StorageOptions = None) -> tuple[Abstra
     return fs, path
 
 
+_S3_CODES_OF_A_FILE: Final = frozenset(("NoSuchBucket", "403"))
+"""Codes with advice that may be of one file; the others are of credentials, the clock or a full store."""
+
+
 def as_uri(place: str | os.PathLike[str], option: str) -> str:
     """Return a path or a URL as text.
 
@@ -252,7 +252,7 @@ def blames_no_file(error: BaseException) -> bool:
     """Return whether a disk, a server or this process failed, so that the error says nothing about the file."""
     return isinstance(error, StorageUnavailable) or any(
         (isinstance(cause, OSError) and cause.errno not in _OF_A_FILE)
-        or s3_code(cause) in _OF_CREDENTIALS
+        or s3_code(cause) in _S3_ADVICE.keys() - _S3_CODES_OF_A_FILE
         or "Credentials" in type(cause).__name__
         for cause in (error, error.__cause__)
         if cause is not None

@@ -4,11 +4,9 @@ What else is opened is in ``test_index.py``.
 """
 
 import bz2
-import errno
 import gzip
 import io
 import lzma
-import os
 import random
 import tarfile
 import tempfile
@@ -20,6 +18,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from interleaved_assets.io.archive.source import open_tar
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
+from interleaved_assets_tests.system_calls import disk_that_fails
 
 MESSAGE = r"^memory://shrinks\.tar changed while it was read\. Read it again once it is complete\.$"
 
@@ -124,13 +123,6 @@ def test_a_disk_that_fails_is_neither_damage_nor_a_full_scratch_folder(
 ) -> None:
     packed = tmp_path / "a.tar.packed"
     packed.write_bytes(pack(tar_of_ten() + random.Random(1).randbytes(400_000)))
-    preadv = os.preadv
-
-    def failing(descriptor: int, buffers: list[memoryview], offset: int) -> int:
-        if offset > 0:
-            raise OSError(errno.EIO, "the disk is away")
-        return preadv(descriptor, buffers, offset)
-
-    monkeypatch.setattr(os, "preadv", failing)
+    disk_that_fails(monkeypatch)
     with pytest.raises(StorageError, match=rf"^cannot read {packed}: the disk is away"), open_tar(str(packed)):
         pass

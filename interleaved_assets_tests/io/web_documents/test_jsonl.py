@@ -1,6 +1,4 @@
-import errno
 import hashlib
-import os
 import random
 import threading
 import zipfile
@@ -31,6 +29,7 @@ from interleaved_assets_tests.io.web_documents.stores import (
     write_parquet_store,
     write_store,
 )
+from interleaved_assets_tests.system_calls import disk_that_fails
 
 
 def read(path: Path, store: Path | None = None, **options: Any) -> pa.Table:
@@ -174,14 +173,7 @@ def test_a_disk_that_fails_is_no_cut_file(tmp_path: Path, monkeypatch: pytest.Mo
     texts = [random.Random(1).randbytes(400_000).hex()]
     path = tmp_path / f"a.jsonl{ending}"
     path.write_bytes(packed(lines({"url": "long", "texts": texts, "images": [None]}), ending))
-    preadv = os.preadv
-
-    def failing(descriptor: int, buffers: list[memoryview], offset: int) -> int:
-        if offset > 0:
-            raise OSError(errno.EIO, "the disk is away")
-        return preadv(descriptor, buffers, offset)
-
-    monkeypatch.setattr(os, "preadv", failing)
+    disk_that_fails(monkeypatch)
     with pytest.raises(StorageError, match=rf"cannot read {path}: the disk is away"):
         read(path, accept_incomplete=True)
 
