@@ -73,7 +73,10 @@ class OnProcesses(Generic[Result]):
         return len(self._given) < self._room
 
     def give(self, task: Task, limit_s: float) -> Future[Any]:
-        given = self._pool.schedule(_work, (self._pickled, task), timeout=limit_s)
+        try:
+            given = self._pool.schedule(_work, (self._pickled, task), timeout=limit_s)
+        except BrokenProcessPool as error:
+            raise _not_started(error) from error
         self._given[given] = task, limit_s
         return given
 
@@ -132,7 +135,11 @@ def _stop(pool: ProcessPool) -> None:
 
 
 def _results(given: "Future[Any]", task: Task, limit_s: float) -> list[Found[Any]]:
-    """Return the results of a task that is done; raise an exception of its work that is no ``Exception``."""
+    """Return the results of a task that is done; raise an exception of its work that is no ``Exception``.
+
+    Raises:
+        StorageError: a worker that had ended cannot be started again.
+    """
     error = given.exception()
     if error is None:
         return [Found(*found) for found in given.result()]
@@ -147,7 +154,7 @@ def _results(given: "Future[Any]", task: Task, limit_s: float) -> list[Found[Any
             "has, or crashed a library"
         )
         return [Found(key, lost)]
-    raise error
+    raise _not_started(error) if isinstance(error, BrokenProcessPool) else error
 
 
 def _begin(processes: int) -> None:

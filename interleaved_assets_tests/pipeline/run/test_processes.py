@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.io.rows.processors import processors
-from interleaved_assets.model.errors import StorageError
+from interleaved_assets.model.errors import StorageError, WorkerLost
 from interleaved_assets.pipeline.run.many import take_many
 from interleaved_assets.pipeline.run.processes import _pool
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
@@ -130,6 +131,28 @@ def test_a_worker_that_is_killed_between_two_steps_costs_nothing(settings: Setti
         time.sleep(0.05)
     assert take("second") == ["StageOutcome"] * 2
     assert end_of(before)
+
+
+@pytest.mark.system
+@pytest.mark.project(shards=dict.fromkeys("abcd", 1))
+def test_workers_that_cannot_be_started_again_are_one_error(settings: Settings) -> None:
+    def work(shard: ShardTask) -> Work:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    def nothing(shard: ShardTask) -> Work:
+        return Work(outputs={}, data_version="1")
+
+    assert len(list(take_many([stage(nothing)], ["a", "b"], settings, then=str, jobs=2))) == 2
+    ran = partial(take_many, [replace(stage(work), version=2)], settings=settings, then=str, jobs=2)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        with pytest.raises(StorageError, match=r"no worker processes can be started: .* \(ulimit -n, ulimit -u\)"):
+            list(ran(keys=list("abcd")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert [type(failed.result) for failed in ran(keys=list("abcd"))] == [WorkerLost] * 4
 
 
 def test_workers_end_with_a_caller_that_takes_no_more_results(settings: Settings, tmp_path: Path) -> None:
