@@ -34,6 +34,8 @@ class S3Gate(S3Server):
     """Method and path of the requests that were refused."""
     breaks_off: Callable[[str, str], bool] = lambda method, path: False
     """Whether the connection ends in the middle of the answer to a request."""
+    changes: Callable[[str, str, bytes], bytes] = lambda method, path, content: content
+    """Returns another content of the answer to a request."""
 
 
 @contextmanager
@@ -64,6 +66,7 @@ def s3_gate(server: S3Server) -> Iterator[S3Gate]:
                 self._send(refusal.status, {"Content-Type": "application/xml"}, text.encode())
 
         def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
+            content = self.gate.changes(self.command, self.path, content)
             self.send_response_only(status)
             for name, value in headers.items():
                 if name.lower() not in ("transfer-encoding", "connection", "content-length"):

@@ -13,6 +13,7 @@ from interleaved_assets.io.storage.create import create_file as create_file
 from interleaved_assets.io.storage.filesystem import StorageOptions as StorageOptions
 from interleaved_assets.io.storage.filesystem import as_storage_error as as_storage_error
 from interleaved_assets.io.storage.filesystem import as_uri as as_uri
+from interleaved_assets.io.storage.filesystem import client_errors as client_errors
 from interleaved_assets.io.storage.filesystem import exists as exists
 from interleaved_assets.io.storage.filesystem import file_info as file_info
 from interleaved_assets.io.storage.filesystem import filesystem as filesystem

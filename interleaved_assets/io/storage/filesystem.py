@@ -48,9 +48,9 @@ _OF_A_FILE: Final = frozenset((
     errno.EINVAL, errno.EOVERFLOW, errno.ENXIO, errno.ENODEV,
 ))  # fmt: skip
 """Numbers of errors that say something about a file or its path. Others come from a disk, a mount or this process."""
-# Base classes of connection errors and time-outs in botocore and aiohttp, by name to avoid importing them.
+# Classes of connection errors, time-outs and damaged answers in botocore and aiohttp, by name to avoid importing them.
 _TRANSIENT_CLASSES: Final = frozenset(
-    {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError"}
+    {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "FlexibleChecksumError"}
 )
 
 _RENEW: Final = "The credentials have expired: renew them in storage_options or the environment."

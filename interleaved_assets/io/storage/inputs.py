@@ -35,6 +35,8 @@ _PARALLEL_RANGES: Final = 4
 """Ranges of a large read that are fetched at a time: one connection to a store gives a fraction of its bandwidth."""
 _FIRST_READ_BYTES: Final = 2**20
 _UNBROKEN_TRIES: Final = 3
+# Of aiohttp, botocore and this module; by name, to import them for no other storage.
+_BROKEN_ANSWERS: Final = frozenset({"ClientPayloadError", "FlexibleChecksumError", "ConnectionError"})
 COPY_BYTES: Final = _PARALLEL_RANGES * _READ_AHEAD_BYTES
 """Bytes to read at a time for a copy of a remote file."""
 
@@ -98,7 +100,7 @@ async def _first_block(fs: AbstractFileSystem, bucket: str, key: str) -> tuple[b
 
 
 def _unbroken(read: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what ``read`` does; an answer that ends in its middle is requested again, since its server works.
+    """Return what ``read`` does; an answer that is cut or damaged on its way is requested again: its server works.
 
     s3fs requests it twice, and botocore, which reads no bodies, once.
     """
@@ -106,7 +108,7 @@ def _unbroken(read: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return read(*args, **kwargs)
         except Exception as error:
-            if type(error).__name__ != "ClientPayloadError":  # aiohttp's; by name, to import it for no other storage
+            if type(error).__name__ not in _BROKEN_ANSWERS:
                 raise
     return read(*args, **kwargs)
 
@@ -150,8 +152,14 @@ class _ReadAhead:
         self._file.close()
 
     def _fetch(self, size: int) -> bytes:
-        self._file.seek(self._at)
-        return bytes(_unbroken(self._file.read, size))
+        return bytes(_unbroken(self._range, self._at, min(self._at + size, self._file.size)))
+
+    def _range(self, start: int, end: int) -> bytes:
+        # the method that an fsspec file is read by; it may be called by many threads, and checks the ETag
+        data: bytes = self._file._fetch_range(start, end)
+        if len(data) != end - start:  # aiohttp sees this only where the answer has named its full length
+            raise ConnectionError(f"the answer ended after {len(data)} of {end - start} bytes")
+        return data
 
     def _fetch_large(self, size: int) -> bytes:
         count = min(_PARALLEL_RANGES, size // _READ_AHEAD_BYTES)
@@ -159,8 +167,7 @@ class _ReadAhead:
             return self._fetch(size)
         borders = [self._at + size * number // count for number in range(count + 1)]
         with ThreadPoolExecutor(count, thread_name_prefix="range") as pool:
-            # the method that an fsspec file is read by; it may be called by many threads, and checks the ETag
-            return b"".join(pool.map(partial(_unbroken, self._file._fetch_range), borders, borders[1:]))
+            return b"".join(pool.map(partial(_unbroken, self._range), borders, borders[1:]))
 
 
 class _RemoteFile(io.BufferedIOBase):

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
 
-from interleaved_assets.io.storage.filesystem import StorageOptions, as_storage_error, filesystem, storage_errors
+from interleaved_assets.io.storage.filesystem import StorageOptions, as_storage_error, client_errors, filesystem
 from interleaved_assets.model.errors import OptionError
 
 _OF_THE_DISK: Final = "lost+found"
@@ -80,7 +80,7 @@ def files_below(folder: str, storage_options: StorageOptions = None) -> dict[str
     Raises:
         StorageError: it, or a folder below it, cannot be listed.
     """
-    with storage_errors(folder, "list"):
+    with client_errors(folder, "list"):
         fs, path = filesystem(folder, storage_options)
         start = len(path.rstrip("/")) + 1
         return {name[start:]: info for name, info in find_infos(fs, path).items()}

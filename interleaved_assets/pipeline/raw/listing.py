@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from interleaved_assets.io.storage import (
     as_storage_error,
     check_name,
+    client_errors,
     content_version,
     displayable,
     file_info,
@@ -20,7 +21,6 @@ from interleaved_assets.io.storage import (
     is_local,
     join,
     raw_stamp,
-    storage_errors,
 )
 from interleaved_assets.model.errors import NoSuchShard, StorageError
 from interleaved_assets.pipeline.raw.bundles import (
@@ -104,7 +104,7 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
 
     Raises StorageError if the raw root itself cannot be listed.
     """
-    with storage_errors(storage.raw_root, "list the raw shards below"):
+    with client_errors(storage.raw_root, "list the raw shards below"):
         fs, folder = filesystem(storage.raw_root, storage.options)
         fs.invalidate_cache()  # fsspec caches listings per process, and new shards may have landed
         root = folder.rstrip("/")

@@ -284,6 +284,38 @@ def test_what_breaks_off_several_times_in_the_middle_is_read_again(s3_server: S3
         assert read_small(f"{bucket}/a.bin", gate.storage_options) == content
 
 
+def test_answers_that_end_too_early_leave_no_gap(s3_server: S3Server, bucket: str) -> None:
+    """A proxy that loses its connection to the store may end its own answer as if that was all."""
+    content = np.random.default_rng(2).bytes(40 * 2**20)
+    s3_server.fs.pipe(f"{bucket}/a.bin", content)
+    s3_server.fs.pipe(f"{bucket}/a.json", content[:1000])
+    asked = Counter[str]()
+    short: set[int] = set()
+
+    def cut(method: str, path: str, answer: bytes) -> bytes:
+        with guard:
+            asked[path] += 1
+        return answer[: len(answer) // 2] if method == "GET" and asked[path] in short else answer
+
+    guard = threading.Lock()
+    with s3_gate(s3_server) as gate:
+        gate.changes = cut
+        for numbers in ({1}, {2}, {3}, {4, 5}):
+            short = numbers
+            asked.clear()
+            with open_input(f"{bucket}/a.bin", gate.storage_options) as file:
+                assert file.read() == content
+        with open_input(f"{bucket}/a.bin", gate.storage_options) as file:
+            short = set(range(1, 100))
+            with pytest.raises(StorageUnavailable, match=r"the answer ended after .* try again later"):
+                file.read()
+        with pytest.raises(StorageUnavailable, match="did not match calculated checksum"):
+            read_small(f"{bucket}/a.json", gate.storage_options)
+        asked.clear()
+        short = {1}
+        assert read_small(f"{bucket}/a.json", gate.storage_options) == content[:1000]
+
+
 @pytest.mark.parametrize(
     ("error", "advice"),
     [

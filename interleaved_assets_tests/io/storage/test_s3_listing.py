@@ -4,6 +4,8 @@ import pytest
 
 from interleaved_assets.io.storage import files_below, list_stamps, open_input, read_stamp
 from interleaved_assets.model.errors import OptionError, StorageError
+from interleaved_assets.pipeline.raw.listing import list_raw_shards
+from interleaved_assets.settings import StorageSettings
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_gate import Refusal, s3_gate
 
@@ -62,3 +64,13 @@ def test_an_error_with_the_status_200_is_not_an_empty_folder(s3_server: S3Server
         gate.refuses = lambda method, path: None if gate.refused else Refusal(200, "InternalError", "Try again.")
         assert list(list_stamps(folder, gate.storage_options)) == NAMES
         assert len(gate.refused) == 1
+
+
+def test_a_listing_that_names_no_next_page_is_not_taken_for_a_whole_one(s3_server: S3Server, folder: str) -> None:
+    with s3_gate(s3_server) as gate:
+        gate.changes = lambda method, path, answer: answer.replace(b"<IsTruncated>false", b"<IsTruncated>true")
+        with pytest.raises(StorageError, match=f"cannot list {folder}: "):
+            files_below(folder, gate.storage_options)
+        storage = StorageSettings(raw_root=folder, output_root=f"{folder}-out", options=gate.storage_options)
+        with pytest.raises(StorageError, match=f"cannot list the raw shards below {folder}: "):
+            list_raw_shards(storage)
