@@ -34,7 +34,8 @@ def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.Dags
     """An instance in memory; where the marker ``on_disk`` is, one that a job or schedule can open again."""
     home = tmp_path / "home"
     on_disk = request.node.get_closest_marker("on_disk")
-    with instance_on_disk(home) if on_disk else dg.DagsterInstance.ephemeral() as instance:
+    opened = instance_on_disk(home, **on_disk.kwargs) if on_disk else dg.DagsterInstance.ephemeral()
+    with opened as instance:
         yield instance
 
 
@@ -143,11 +144,11 @@ def _one_at_a_time(storage: Any) -> Iterator[Connection]:
 @pytest.fixture(scope="session", autouse=True)
 def columns_looked_up_once() -> Iterator[None]:
     """Dagster reads the columns of a table from the database each time before it uses one that was added later."""
-    storage = in_memory_events.InMemoryEventLogStorage
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("has_asset_key_col", "_has_asset_key_col_on_connection", "has_table"):
-            if hasattr(storage, name):  # a release of Dagster may lack it
-                patch.setattr(storage, name, _once_there(getattr(storage, name)))
+        for storage in (in_memory_events.InMemoryEventLogStorage, sqlite_event_log.SqliteEventLogStorage):
+            for name in ("has_asset_key_col", "_has_asset_key_col_on_connection", "has_table"):
+                if hasattr(storage, name):  # a release of Dagster may lack it
+                    patch.setattr(storage, name, _once_there(getattr(storage, name)))
         yield
 
 

@@ -19,6 +19,9 @@ from interleaved_assets_tests.documents import STAGES
 NO_TELEMETRY = {"telemetry": {"enabled": False}}
 """For an instance with a folder of its own, which would else write what it did into the home folder."""
 
+_NO_OUTPUT = {
+    "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+}
 
 _SEVERITIES = {"passed": "", "warning": "WARN", "error": "ERROR"}
 _SEPARATE = ("keep_rate_within_bounds", "up_to_date")
@@ -73,10 +76,14 @@ def _more(settings: Settings) -> list[str]:
 
 
 @contextmanager
-def instance_on_disk(home: Path) -> Iterator[dg.DagsterInstance]:
-    """An instance that others can open as well, and that is opened again where ``home`` has one."""
+def instance_on_disk(home: Path, *, keeps_output: bool = False) -> Iterator[dg.DagsterInstance]:
+    """An instance that others can open as well, and that is opened again where ``home`` has one.
+
+    Where it keeps what steps print, as by default, Dagster starts four processes for each run in this process.
+    """
     home.mkdir(exist_ok=True)
-    with dg.DagsterInstance.local_temp(str(home), overrides=NO_TELEMETRY) as instance:
+    overrides = NO_TELEMETRY if keeps_output else NO_TELEMETRY | _NO_OUTPUT
+    with dg.DagsterInstance.local_temp(str(home), overrides=overrides) as instance:
         yield instance
 
 

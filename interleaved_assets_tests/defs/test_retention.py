@@ -44,7 +44,7 @@ def test_only_runs_whose_every_result_was_replaced_are_deleted(
     assert delete_old_runs(instance, now + timedelta(seconds=1), settings) == 0
 
 
-@pytest.mark.on_disk
+@pytest.mark.on_disk(keeps_output=True)
 def test_stdout_and_stderr_of_a_deleted_run_go_with_it(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
