@@ -85,6 +85,6 @@ def s3_gate(server: S3Server) -> Iterator[S3Gate]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as door:
         Handler.gate = gate = S3Gate(f"http://127.0.0.1:{door.server_address[1]}")
-        threading.Thread(target=door.serve_forever, daemon=True).start()
+        threading.Thread(target=door.serve_forever, args=(0.01,), daemon=True).start()
         yield gate
         door.shutdown()

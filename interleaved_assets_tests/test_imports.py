@@ -81,7 +81,7 @@ def imports_of(file: Path, *, at_run_time: bool) -> Iterator[Module]:
         if at_run_time and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             nodes += node.orelse
             continue
-        nodes += ast.iter_child_nodes(node)
+        nodes += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
         names: list[str] = []
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: imports name their module in full"

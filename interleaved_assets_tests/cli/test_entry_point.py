@@ -38,7 +38,7 @@ def test_a_warning_names_a_file_without_the_control_characters_of_its_name(tmp_p
     assert "\u202e".encode() not in done.stderr
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("options", [[], pytest.param(["--json"], marks=pytest.mark.system)])
 def test_a_reader_that_is_gone_ends_the_command_without_a_word(tmp_path: Path, options: list[str]) -> None:
     project(tmp_path)
     reader, writer = os.pipe()

@@ -238,6 +238,7 @@ def test_a_missing_raw_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "raw root" in capsys.readouterr().err
 
 
+@pytest.mark.system
 def test_a_scorer_that_hangs_does_not_keep_the_command_from_ending(tmp_path: Path) -> None:
     project(tmp_path)
     good_shard(tmp_path / "raw/a.tar")

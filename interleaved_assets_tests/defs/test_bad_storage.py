@@ -101,6 +101,7 @@ def test_an_object_that_is_replaced_is_reported_by_its_etag_and_goes_through_aga
     assert record_of(settings, "b").outputs == made["b"]
 
 
+@pytest.mark.system
 def test_an_output_root_that_may_not_be_written(
     base: Settings, tmp_path: Path, s3_server: S3Server, instance: DagsterInstance
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_local_folder_that_may_not_be_written(base: Settings, tmp_path: Path) 
     assert "failures/normalized/a.json" not in files(out)
 
 
+@pytest.mark.system
 def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server, instance: DagsterInstance) -> None:
     """A look that fails is no look at an empty folder: nothing counts as vanished."""
     out = f"s3://{s3_server.new_bucket()}/out"
@@ -240,11 +242,12 @@ def test_credentials_that_are_wrong(
     assert below(s3_server, out) == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("refusal", "advice"),
     [
         (EXPIRED, "credentials have expired"),
-        pytest.param(SKEWED, "machine's clock", marks=pytest.mark.system),
+        (SKEWED, "machine's clock"),
     ],
 )
 def test_credentials_that_expire_in_the_middle_of_a_run(
@@ -292,6 +295,7 @@ def test_a_storage_that_refuses_everything_once_a_run_has_begun(
     assert "The credentials have expired: renew them" in ran.summary
 
 
+@pytest.mark.system
 def test_a_shard_that_fails_beside_a_current_one_while_its_failure_cannot_be_stored(
     base: Settings, tmp_path: Path, raw: str, gate: S3Gate, instance: DagsterInstance
 ) -> None:
@@ -309,11 +313,12 @@ def test_a_shard_that_fails_beside_a_current_one_while_its_failure_cannot_be_sto
     assert run_chain(instance, settings, KEYS).success
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "full",
     [
         Refusal(403, "QuotaExceeded", "Bucket quota exceeded."),
-        pytest.param(Refusal(507, "XMinioStorageFull", "Storage is full."), marks=pytest.mark.system),
+        Refusal(507, "XMinioStorageFull", "Storage is full."),
     ],
 )
 def test_a_bucket_that_is_full(
@@ -331,6 +336,7 @@ def test_a_bucket_that_is_full(
     assert run_chain(instance, settings, KEYS).success
 
 
+@pytest.mark.system
 def test_only_storage_that_does_not_answer_is_retried(
     base: Settings, raw: str, gate: S3Gate, instance: DagsterInstance
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_run_that_is_not_over_stays_and_so_does_one_of_others(
     assert instance.has_run(other.run_id)
 
 
+@pytest.mark.system
 @pytest.mark.on_disk
 @pytest.mark.project(shards={"a": 1, "b": 2})
 def test_the_statement_of_the_runbook_leaves_the_latest_evaluations(

@@ -143,6 +143,7 @@ def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(rep
     assert Path(settings.storage.output_root, "tars/b.tar").read_bytes() == tar
 
 
+@pytest.mark.system
 def test_retry_from_failure_takes_up_a_shard_that_was_made_meanwhile(repeated: Repeated) -> None:
     instance, settings, first, _ = repeated
     good_shard(Path(settings.storage.raw_root, "b.tar"), seed=9)

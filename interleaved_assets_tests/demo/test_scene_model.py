@@ -67,6 +67,7 @@ def held_out() -> HeldOut:
     return HeldOut(captions, cosine[:, :COUNT], cosine[:, COUNT:])
 
 
+@pytest.mark.system
 @pytest.mark.torch
 def test_a_scene_ranks_its_own_caption_above_nine_others(held_out: HeldOut) -> None:
     rng = np.random.default_rng(0)
@@ -77,12 +78,14 @@ def test_a_scene_ranks_its_own_caption_above_nine_others(held_out: HeldOut) -> N
     assert first / COUNT >= 0.97
 
 
+@pytest.mark.system
 @pytest.mark.torch
 def test_the_default_threshold_parts_matching_captions_from_swapped_ones(held_out: HeldOut) -> None:
     assert np.mean(held_out.matching >= THRESHOLD) >= 0.97
     assert np.mean(held_out.caption_cosine[held_out.differ] >= THRESHOLD) <= 0.05
 
 
+@pytest.mark.system
 @pytest.mark.torch
 def test_texts_that_describe_no_scene_lie_below_the_threshold(held_out: HeldOut) -> None:
     assert np.mean(held_out.prose_cosine >= THRESHOLD) <= 0.05

@@ -63,6 +63,7 @@ def noted_pictures(folder: Path, name: str) -> list[tuple[str, bytes]]:
     return found
 
 
+@pytest.mark.system
 def test_the_same_bytes_each_time_and_only_files_that_differ_are_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def kubernetes_api(folder: Path) -> Iterator[KubernetesApi]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         api.kubeconfig.write_text(KUBECONFIG.format(port=server.server_address[1]), encoding="utf-8")
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield api
         finally:

@@ -57,6 +57,7 @@ def run_on_full_disk(folder: Path, full: Path, size: int, stages: int) -> list[s
     return done.stdout.splitlines()
 
 
+@pytest.mark.system
 @needs_mount
 def test_a_full_scratch_disk(tmp_path: Path) -> None:
     project(tmp_path)

@@ -137,7 +137,7 @@ def test_a_run_ends_well_where_both_outputs_are_its_own_or_the_other_did_the_sam
         assert take_through(place.stages["B"], "a", place.settings).unchanged
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS[::2], *(pytest.param(kind, marks=pytest.mark.system) for kind in KINDS[1::2])])
 @pytest.mark.parametrize("killed", ["A", "B"])
 def test_whichever_run_is_killed_a_valid_record_is_true_and_the_next_run_ends_well(
     tmp_path: Path, kind: str, killed: str

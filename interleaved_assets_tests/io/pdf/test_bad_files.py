@@ -45,6 +45,7 @@ def test_forms_that_show_one_another_many_times_end_at_a_limit(tmp_path: Path) -
     assert by_memory or row["materialize_error"] == by_time
 
 
+@pytest.mark.system
 def test_a_file_larger_than_the_memory_of_its_parser_fails_alone(tmp_path: Path) -> None:
     small, large = tmp_path / "a.pdf", tmp_path / "b.pdf"
     write_pdf(small, [text(50, 700, "Small.")])

@@ -110,6 +110,7 @@ for count in (1, 20):
 """
 
 
+@pytest.mark.system
 def test_shards_that_fail_in_the_middle_do_not_hang_the_run(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", _FAILING_SHARDS, str(tmp_path)],

@@ -177,7 +177,7 @@ def test_an_unreachable_server_is_storage_unavailable(unused_tcp_port_url: str) 
 _NO_RETRIES = {"retries": {"max_attempts": 0}, "connect_timeout": 1}
 
 
-@pytest.mark.parametrize(("read", "requests"), [(exists, 2), (read_small, 4)])
+@pytest.mark.parametrize(("read", "requests"), [(exists, 2), pytest.param(read_small, 4, marks=pytest.mark.system)])
 def test_a_server_that_says_nothing_is_asked_few_times(read: Callable[..., object], requests: int) -> None:
     """Each request takes 15 s by default."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:  # the system accepts connections for it

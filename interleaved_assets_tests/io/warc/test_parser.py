@@ -34,7 +34,7 @@ PAGES = {
     "ordinary": b"<p id=a>" + b"A <b class=x>word</b>, <i class=y>another</i>. " * 200,
     "many tags": MANY_TAGS,
     "large": b"<p>" + b"word " * 110_000,
-    "open elements": opened(400, 1200),
+    "open elements": pytest.param(opened(400, 1200), marks=pytest.mark.system),
     "bodies": b"<p>x" * 2_000 + b"<BODY a=1>" * 5,
     "attributes": attributes("a", b"='>' "),
 }
@@ -65,6 +65,7 @@ def test_what_the_rows_of_a_page_repeat_is_bounded(tmp_path: Path, url: str, htm
     assert found == {url: (too_large, []), URLS[1]: sound(1)}
 
 
+@pytest.mark.system
 def test_open_elements_that_take_too_much_memory_are_an_error_of_their_page(tmp_path: Path) -> None:
     parts = [page(URLS[0], opened(1500, 4000).decode()), page(URLS[1], f"<p>{text(1)}</p>")]
     found = documents(write_warc(tmp_path / "a.warc.gz", parts))

@@ -87,7 +87,7 @@ def assert_sound(uri: str) -> None:
     assert [one for one in verify_release(read_manifest(uri), uri) if one is not None] == []
 
 
-@pytest.mark.parametrize(("copied", "every"), [(True, 1), (False, 3)])
+@pytest.mark.parametrize(("copied", "every"), [pytest.param(True, 1, marks=pytest.mark.system), (False, 3)])
 def test_a_release_that_is_killed_at_any_moment_is_completed_by_the_same_call(
     settings: Settings, tmp_path: Path, copied: bool, every: int
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tm
     ]
 
 
+@pytest.mark.system
 def test_a_shard_that_hangs_or_ends_its_worker_or_meets_no_storage_fails_alone(
     tmp_path: Path,
 ) -> None:

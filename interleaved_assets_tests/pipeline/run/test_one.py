@@ -320,6 +320,7 @@ def test_a_stage_that_reads_copied_outputs_renews_their_record(settings: Setting
     assert valid_record(record_uri(copied, "one")) is not None
 
 
+@pytest.mark.system
 def test_outputs_in_a_copied_bucket_are_not_made_again(tmp_path: Path, s3_environment: S3Server) -> None:
     buckets = [f"s3://{s3_environment.new_bucket()}" for _ in range(2)]
     calls, fs = [], s3_environment.fs

@@ -73,7 +73,9 @@ def test_without_room_for_the_locks_of_workers_the_place_is_named(
     assert len(list(ran())) == 2
 
 
-@pytest.mark.parametrize("files", [10, 14], ids=["for their locks", "for their pipes"])
+@pytest.mark.parametrize(
+    "files", [10, pytest.param(14, marks=pytest.mark.system)], ids=["for their locks", "for their pipes"]
+)
 def test_too_few_open_files_for_workers_are_one_line(settings: Settings, tmp_path: Path, files: int) -> None:
     command = [sys.executable, "-m", "interleaved_assets.cli", "--settings", f"{tmp_path}/interleaved.toml", "run"]
     limited = ["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh", *command, "--jobs", "2"]
@@ -184,6 +186,7 @@ def note_workers(file: Path) -> None:
     file.write_text(str(len(multiprocessing.active_children())))
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("settings")
 def test_a_run_that_a_code_server_of_dagster_has_started_ends_with_its_workers(tmp_path: Path) -> None:
     """Such a process is one of multiprocessing, which waits for its children before it calls the hooks of atexit."""

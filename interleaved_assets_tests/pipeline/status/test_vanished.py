@@ -143,6 +143,7 @@ def test_nothing_counts_as_vanished_below_an_empty_or_missing_raw_root(settings:
         vanished_shards(settings.storage)
 
 
+@pytest.mark.system
 def test_a_shard_in_a_bucket(tmp_path: Path, s3_server: S3Server, bucket: str) -> None:
     storage = StorageSettings(raw_root=f"{bucket}/raw", output_root=f"{bucket}/out", options=s3_server.storage_options)
     settings = project(tmp_path).model_copy(update={"storage": storage})

@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 def running(settings: Settings) -> Iterator[int]:
     """A server of these outputs; gives its port."""
     with OutputServer(settings, free_port()) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield server.server_port
@@ -214,6 +214,7 @@ def test_a_report_on_other_states_of_the_shards_is_called_older(folder: Path) ->
         assert older in ask(port, "/").text
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("s3_environment")
 def test_outputs_in_a_bucket(tmp_path: Path, bucket: str) -> None:
     file = tmp_path / "interleaved.toml"

@@ -213,7 +213,7 @@ def test_a_head_on_the_web_is_read_without_the_options_of_the_roots(tmp_path: Pa
     written({"fc.weight": layer(1, WIDTH, 0)[0]}, tmp_path / "head.pth")
     storage = StorageSettings(raw_root="s3://bucket/raw", output_root=str(tmp_path), options=options)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/head.pth"
         settings = ClipSettings(heads={"mine": HeadSettings(path=url)})
         assert scores(load_head("mine", settings.heads["mine"], WIDTH, storage.options_by_scheme())).dtype == np.float32
