@@ -30,6 +30,8 @@ _SAME: Final = 12
 """Mean difference, of 255, up to which two small pictures are the same one."""
 _SAME_INKS: Final = 64
 """The same for CMYK, whose inks are shown as colours in more than one way."""
+_ADDRESS: Final = re.compile(r" <\w+ 0x\w+>")
+"""What pypdfium2 calls an object; it differs from run to run."""
 _OWN_COLOURS: Final = re.compile(rb"/Decode\s*\[|/ColorTransform")
 
 
@@ -62,7 +64,8 @@ def image_block(item: Any, contents: list[bytes], marks: Marks) -> dict[str, Any
             return {"image": len(contents) - 1, "type": stored[1]}
         return png_block(item.get_bitmap(render=has_mask), contents)
     except (pdfium.PdfiumError, ValueError, OSError, MemoryError) as error:
-        return {"image": None, "error": f"undecodable_image: {type(error).__name__}: {error}"}
+        reason = _ADDRESS.sub("", str(error))
+        return {"image": None, "error": f"undecodable_image: {type(error).__name__}: {reason}"}
 
 
 def png_block(bitmap: Any, contents: list[bytes]) -> dict[str, Any]:

@@ -79,3 +79,9 @@ def test_a_jpeg_2000_file_is_copied_and_a_bare_codestream_drawn(tmp_path: Path) 
     kind, drawn = only_image(tmp_path, image_object(bare, "/DeviceRGB", "/JPXDecode"))
     assert kind == "image/png"
     assert np.abs(np.asarray(colours(drawn)) - [(0, 0, 255), (255, 0, 0)]).max() < 6
+
+
+def test_an_image_that_cannot_be_decoded_has_the_same_error_each_time(tmp_path: Path) -> None:
+    damaged = image_object(b"no JPEG", "/DeviceRGB", "/DCTDecode")
+    (row,) = read(write_pdf(tmp_path / "a.pdf", [shown("Im", 50, 400, 64, 64)], [("Im", damaged)]))[1:]
+    assert row["materialize_error"] == "undecodable_image: PdfiumError: Failed to get bitmap of image."
