@@ -14,16 +14,17 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import IO, Any, Final
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.images import MOST_IMAGE_PIXELS, Marks, image_block, png_block
-from interleaved_assets.io.pdf.layout import Box, paragraphs, places, reading_order
-from interleaved_assets.io.pdf.objects import object_box, page_matrix, page_objects
+from interleaved_assets.io.pdf.layout import Box, Paragraph, paragraphs, places, reading_order
+from interleaved_assets.io.pdf.objects import Matrix, clockwise, object_box, page_matrix, page_objects
 from interleaved_assets.io.pdf.tables import page_rules, ruled_tables
-from interleaved_assets.io.pdf.text import page_runs
+from interleaved_assets.io.pdf.text import directions, page_characters, page_runs
 
 _POINTS: Final = 72
 _COVERED: Final = 0.8
@@ -130,23 +131,21 @@ def _with_fields(document: Any, number: int) -> Any:
 
 
 def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Frame:
-    rules = page_rules(page)
-    runs = page_runs(page.get_textpage(), page_matrix(page), rules.upright)
-    found = paragraphs(reading_order(ruled_tables(rules, runs)))
+    found, turn, others = _texts(page)
     images: list[tuple[Any, Box]] = []
-    for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_IMAGE,)):
+    for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_IMAGE,), Matrix()):
         image = pdfium.PdfObject(item, page=page)
         box = object_box(item, outer)
         if box is not None and min(image.get_px_size()) >= options["min_image_side"]:
             images.append((image, box))
     blocks: list[dict[str, Any]] = []
     contents: list[bytes] = []
-    before = places(found, [box for _, box in images])
-    shown = _shown_box(page)
+    before = places(found, [turn.box(box) for _, box in images])
+    found += others
     for at in range(len(found) + 1):
         for (image, box), place in zip(images, before, strict=True):
             if place == at:
-                blocks.append({**image_block(image, contents, marks), "box": _in_thousandths(box, shown)})
+                blocks.append({**image_block(image, contents, marks), "box": _in_thousandths(box, page)})
         if at < len(found):
             blocks.append({"table" if found[at].is_table else "text": found[at].text})
     has_text = bool(found)
@@ -162,13 +161,26 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
     return head, contents
 
 
-def _shown_box(page: Any) -> Box:
-    """Return the part of the page that is shown, turned as the objects are."""
-    return page_matrix(page).box(Box(*page.get_cropbox()))
+def _texts(page: Any) -> tuple[list[Paragraph], Matrix, list[Paragraph]]:
+    """Return the texts that run as most of the page does, the map that turns them upright, and all others.
+
+    The page is read so turned that most of it is upright, whatever its /Rotate says. The others are labels of axes,
+    stamps at a margin and the like, which are no part of the lines that they stand beside.
+    """
+    text_page = page.get_textpage()
+    characters = page_characters(text_page)
+    first, *rest = directions(characters) or [-(page.get_rotation() // 90)]
+    turn = clockwise(-first)
+    rules = page_rules(page, turn)
+    main = ruled_tables(rules, page_runs(text_page, characters, first, rules.upright))
+    others = (paragraphs(reading_order(page_runs(text_page, characters, quarter))) for quarter in rest)
+    return paragraphs(reading_order(main)), turn, list(chain.from_iterable(others))
 
 
-def _in_thousandths(box: Box, shown: Box) -> tuple[float, float, float, float]:
-    """Return left, top, right and bottom from the top left of the page, which is 1000 wide and high."""
+def _in_thousandths(box: Box, page: Any) -> tuple[float, float, float, float]:
+    """Return left, top, right and bottom from the top left of the page as it is shown, which is 1000 wide and high."""
+    turn = page_matrix(page)
+    box, shown = turn.box(box), turn.box(Box(*page.get_cropbox()))
     across, down = 1000 / max(shown.width, 1e-6), 1000 / max(shown.height, 1e-6)
     return (
         (box.left - shown.left) * across,

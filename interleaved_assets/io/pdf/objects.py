@@ -45,20 +45,24 @@ class Matrix(NamedTuple):
         return Box(min(across), min(up), max(across), max(up))
 
 
+def clockwise(quarters: int) -> Matrix:
+    """Return the map that turns by right angles; the origin may end up outside of the page."""
+    return (Matrix(), Matrix(0, -1, 1, 0), Matrix(-1, 0, 0, -1), Matrix(0, 1, -1, 0))[quarters % 4]
+
+
 def page_matrix(page: Any) -> Matrix:
-    """Return the map that turns a page as its /Rotate says; the origin may end up outside of the page."""
-    quarter = page.get_rotation() // 90 % 4
-    return (Matrix(), Matrix(0, -1, 1, 0), Matrix(-1, 0, 0, -1), Matrix(0, 1, -1, 0))[quarter]
+    """Return the map that turns a page as its /Rotate says."""
+    return clockwise(page.get_rotation() // 90)
 
 
-def page_objects(page: Any, kinds: tuple[int, ...]) -> Iterator[tuple[Any, Matrix]]:
+def page_objects(page: Any, kinds: tuple[int, ...], turn: Matrix) -> Iterator[tuple[Any, Matrix]]:
     """Yield the raw objects of these kinds in the order in which they are drawn, with the map from theirs to the page.
 
-    The page is turned as :func:`page_matrix` says.
+    ``turn`` is the map of the page itself.
     """
     left = [_MOST_OBJECTS]
     top = (raw.FPDFPage_CountObjects, raw.FPDFPage_GetObject)
-    yield from _walk(page.raw, top, kinds, page_matrix(page), 1, left)
+    yield from _walk(page.raw, top, kinds, turn, 1, left)
 
 
 def _walk(

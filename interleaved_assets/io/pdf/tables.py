@@ -32,11 +32,11 @@ class Rules(NamedTuple):
     upright: list[Box]
 
 
-def page_rules(page: Any) -> Rules:
-    """Return the level and upright lines of a page, those that touch end to end joined."""
+def page_rules(page: Any, turn: Matrix) -> Rules:
+    """Return the level and upright lines of a page, turned by ``turn``, those that touch end to end joined."""
     level: list[Box] = []
     upright: list[Box] = []
-    for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_PATH,)):
+    for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_PATH,), turn):
         box = object_box(item, outer)
         if box is None or max(box.width, box.height) < _SHORTEST:
             continue

@@ -11,7 +11,7 @@ import numpy as np
 import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.layout import Box, Line
-from interleaved_assets.io.pdf.objects import Matrix
+from interleaved_assets.io.pdf.objects import Matrix, clockwise
 
 _WRAPPED: Final = (0xFFFE, 0x02)
 """Characters that PDFium writes for a hyphen at the end of a line; no line end follows."""
@@ -23,13 +23,15 @@ _SHIFTED: Final = 0.6
 """Distance of the middles of two characters from which on they stand in different lines, likewise."""
 _SAME: Final = 0.2
 """Distance of the baselines of two runs of one line, at most, likewise."""
+_WORD: Final = 0.25
+"""Distance of two characters from which on they are two words, beyond that of most of their run, likewise."""
 _MOST_CHARACTERS: Final = 1_000_000
 """Characters of a page that are read."""
 _RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _PRESENTATION: Final = re.compile(r"[\ufb00-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]+")
 
 
-class _Characters(NamedTuple):
+class Characters(NamedTuple):
     """Characters of a page without line ends and what has no meaning."""
 
     codes: np.ndarray
@@ -42,26 +44,38 @@ class _Characters(NamedTuple):
     """Number of its line."""
     wrapped: frozenset[int]
     """Lines that end with a hyphen."""
+    quarters: np.ndarray
+    """Right angles by which each is turned clockwise on the page without its /Rotate; a space as the one before it."""
 
 
-def page_runs(text_page: Any, turn: Matrix, rules: Sequence[Box] = ()) -> list[Line]:
-    """Return the runs of a page in PDFium's order, which is mostly that of the file.
+def directions(found: Characters) -> list[int]:
+    """Return by how many right angles characters of the page are turned, the one of most characters first."""
+    counts = np.bincount(found.quarters, minlength=4)
+    return [int(quarter) for quarter in np.argsort(-counts, kind="stable") if counts[quarter]]
+
+
+def page_runs(text_page: Any, found: Characters, quarter: int, rules: Sequence[Box] = ()) -> list[Line]:
+    """Return the runs of a page that are turned by ``quarter``, in PDFium's order, which is mostly that of the file.
 
     Args:
         text_page: pypdfium2's text page.
-        turn: the map of :func:`.page_matrix`.
-        rules: upright lines; no run crosses them.
+        found: its characters.
+        quarter: one of :func:`directions`; the page is turned back by it.
+        rules: upright lines of the page so turned; no run crosses them.
     """
-    found = _characters(text_page, turn)
-    drawn = np.flatnonzero(~np.isin(found.codes, _SPACES))
+    turn = clockwise(-quarter)
+    chosen = found.quarters == quarter
+    codes, boxes, places, numbers = (part[chosen] for part in found[:4])
+    boxes = _turned(boxes, turn)
+    drawn = np.flatnonzero(~np.isin(codes, _SPACES))
     if not len(drawn):
         return []
-    begins = np.append(0, np.flatnonzero(_is_apart(found.boxes[drawn], found.lines[drawn], rules)) + 1)
+    begins = np.append(0, np.flatnonzero(_is_apart(boxes[drawn], numbers[drawn], rules)) + 1)
     runs: list[_Run] = []
     for begin, end in zip(begins, np.append(begins[1:], len(drawn)), strict=True):
         first, last = drawn[begin], drawn[end - 1]
-        text = _text(found.codes[first : last + 1], found.boxes[first : last + 1])
-        runs.append(_Run(text, found.boxes[drawn[begin:end]], int(found.places[first]), int(found.lines[first])))
+        text = _text(*_with_spaces(codes[first : last + 1], boxes[first : last + 1]))
+        runs.append(_Run(text, boxes[drawn[begin:end]], int(places[first]), int(numbers[first])))
     lines: list[Line] = []
     for number, line in groupby(runs, key=lambda run: run.line):
         lines += _with_one_height(list(line), text_page, turn, is_wrapped=number in found.wrapped)
@@ -76,7 +90,8 @@ class _Run(NamedTuple):
     line: int
 
 
-def _characters(text_page: Any, turn: Matrix) -> _Characters:
+def page_characters(text_page: Any) -> Characters:
+    """Return the characters of pypdfium2's text page."""
     handle = text_page.raw
     count = max(min(raw.FPDFText_CountChars(handle), _MOST_CHARACTERS), 0)
     unicode_of, box_of = raw.FPDFText_GetUnicode, raw.FPDFText_GetLooseCharBox
@@ -85,18 +100,25 @@ def _characters(text_page: Any, turn: Matrix) -> _Characters:
     has_box = np.array([bool(box_of(handle, at, found[at])) for at in range(count)], bool)
     # in FS_RECTF: left, top, right, bottom
     boxes = np.frombuffer(found, np.float32).reshape(count, 4)[:, [0, 3, 2, 1]].astype(np.float64)
-    if turn != Matrix():
-        boxes = _turned(boxes, turn)
     _join_surrogates(codes)
     is_end = np.isin(codes, _ENDS)
     lines = np.cumsum(is_end)
     is_control = (codes < 0x20) | ((codes >= 0x7F) & (codes < 0xA0)) | (codes > 0x10FFFF)
     kept = np.flatnonzero(has_box & np.isfinite(boxes).all(1) & ~is_end & (~is_control | np.isin(codes, _SPACES)))
     wrapped = frozenset((lines[np.isin(codes, _WRAPPED)] - 1).tolist())
-    return _Characters(codes[kept], boxes[kept], kept, lines[kept], wrapped)
+    return Characters(codes[kept], boxes[kept], kept, lines[kept], wrapped, _quarters(handle, kept, codes[kept]))
+
+
+def _quarters(handle: Any, kept: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    angles = np.array([raw.FPDFText_GetCharAngle(handle, at) for at in kept.tolist()], float)
+    quarters = np.rint(np.maximum(angles, 0) / (np.pi / 2)).astype(int) % 4
+    drawn = np.where(np.isin(codes, _SPACES), 0, np.arange(len(codes)))
+    return np.asarray(quarters[np.maximum.accumulate(drawn)] if len(drawn) else quarters)
 
 
 def _turned(boxes: np.ndarray, turn: Matrix) -> np.ndarray:
+    if turn == Matrix():
+        return boxes
     corners = boxes[:, [0, 1]], boxes[:, [2, 3]]  # of a quarter turn, opposite corners say all
     ends = [(turn.a * x + turn.c * y + turn.e, turn.b * x + turn.d * y + turn.f) for x, y in (one.T for one in corners)]
     (left, bottom), (right, top) = (
@@ -131,6 +153,19 @@ def _is_apart(boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Box]) -> np.
             beside = (rule.bottom <= middle[1:]) & (middle[1:] <= rule.top)
             apart |= beside & (begin <= rule.left) & (rule.left <= end)
     return np.asarray(apart)
+
+
+def _with_spaces(codes: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a run with a space where PDFium gives none between words that the file only sets apart."""
+    left, bottom, right, top = boxes.T
+    across = np.maximum(left[1:] - right[:-1], left[:-1] - right[1:])
+    wide = across > _WORD * (top - bottom)[1:]
+    if not wide.any():
+        return codes, boxes
+    is_space = np.isin(codes, _SPACES)
+    wide = across > _WORD * (top - bottom)[1:] + max(float(np.median(across)), 0)
+    at = np.flatnonzero(wide & ~is_space[1:] & ~is_space[:-1]) + 1
+    return np.insert(codes, at, ord(" ")), np.insert(boxes, at, boxes[at], axis=0)
 
 
 def _with_one_height(line: list[_Run], text_page: Any, turn: Matrix, *, is_wrapped: bool) -> list[Line]:

@@ -2,16 +2,18 @@ from pathlib import Path
 
 import numpy as np
 import pypdfium2
+import pytest
 
 from interleaved_assets.io.pdf.layout import Line
-from interleaved_assets.io.pdf.objects import page_matrix
-from interleaved_assets.io.pdf.text import _join_surrogates, _text, page_runs
+from interleaved_assets.io.pdf.text import _join_surrogates, _text, directions, page_characters, page_runs
+from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, with_font, write_pdf
 
 
 def runs(path: str) -> list[Line]:
-    page = pypdfium2.PdfDocument(path)[0]
-    return page_runs(page.get_textpage(), page_matrix(page))
+    text_page = pypdfium2.PdfDocument(path)[0].get_textpage()
+    characters = page_characters(text_page)
+    return [run for quarter in directions(characters) for run in page_runs(text_page, characters, quarter)]
 
 
 def test_boxes_stay_with_their_text_after_characters_without_meaning(tmp_path: Path) -> None:
@@ -53,3 +55,36 @@ def test_surrogates_are_joined_and_halves_replaced() -> None:
     codes = np.array([0x61, 0xD83D, 0xDC0D, 0xDC0D, 0x62, 0xD83D], np.uint32)
     _join_surrogates(codes)
     assert codes.tolist() == [0x61, 0x1F40D, 0, 0xFFFD, 0x62, 0xFFFD]
+
+
+def turned(x: float, y: float, matrix: str, *lines: str) -> bytes:
+    return f"q {matrix} {x} {y} cm ".encode() + text(0, 0, *lines) + b" Q\n"
+
+
+UPWARDS, DOWNWARDS = "0 1 -1 0", "0 -1 1 0"
+
+
+def test_a_stamp_at_the_margin_and_labels_of_axes_are_texts_beside_the_page(tmp_path: Path) -> None:
+    lines = [f"Line {number} of the page goes on." for number in range(1, 9)]
+    page = turned(40, 600, UPWARDS, "stamp of the archive, 1 May") + turned(560, 700, DOWNWARDS, "height in m")
+    found = read(write_pdf(tmp_path / "a.pdf", [page + text(60, 700, *lines)]))[1:]
+    assert [row["text_content"] for row in found] == [" ".join(lines), "stamp of the archive, 1 May", "height in m"]
+
+
+@pytest.mark.parametrize("rotate", [0, 90, 180, 270])
+@pytest.mark.parametrize(("matrix", "x", "y"), [("1 0 0 1", 50, 700), (UPWARDS, 50, 100), (DOWNWARDS, 500, 700)])
+def test_a_page_is_read_as_most_of_its_text_runs_whatever_its_rotation(
+    tmp_path: Path, matrix: str, x: float, y: float, rotate: int
+) -> None:
+    path = tmp_path / "a.pdf"
+    write_pdf(path, [turned(x, y, matrix, "A table is turned", "with its page.")])
+    path.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/Rotate %d /MediaBox" % rotate))
+    assert [row["text_content"] for row in read(path)[1:]] == ["A table is turned with its page."]
+
+
+def test_words_that_are_only_set_apart_are_two_and_a_spaced_word_is_one(tmp_path: Path) -> None:
+    # as groff and Ghostscript write justified lines; PDFium takes all space within one string for that between letters
+    steps = b"BT /F1 10 Tf 50 700 Td (overvie) Tj 5.97 Tc [(wm) 597] TJ 0 Tc (anual) Tj ET\n"
+    spaced = b"BT /F1 12 Tf 4 Tc 50 600 Td (SPACED) Tj ET\n"
+    found = read(write_pdf(tmp_path / "a.pdf", [steps + spaced]))[1:]
+    assert [row["text_content"] for row in found] == ["overview manual", "SPACED"]
