@@ -234,6 +234,7 @@ def test_a_slow_file_holds_up_no_other(
     assert "/many/0.tar → out/0.tar: " in capsys.readouterr().out.splitlines()[-2]
 
 
+@pytest.mark.system
 def test_ctrl_c_leaves_nothing_half_written_and_the_next_call_goes_on(folder: Path) -> None:
     images = {f"doc-{number}": document("text", sharp_image(number, 400, 300)) for number in range(8)}
     for number in range(12):

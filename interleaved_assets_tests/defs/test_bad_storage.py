@@ -201,6 +201,7 @@ def test_a_raw_bucket_that_is_gone(base: Settings, raw: str, s3_server: S3Server
     assert run_chain(instance, settings, KEYS).success
 
 
+@pytest.mark.system
 def test_an_output_bucket_that_is_gone(
     base: Settings, raw: str, s3_server: S3Server, instance: DagsterInstance
 ) -> None:

@@ -265,6 +265,7 @@ def test_a_failing_gateway_is_storage_unavailable(s3_server: S3Server, bucket: s
         assert not exists(f"{bucket}/a.bin", options)
 
 
+@pytest.mark.system
 def test_what_breaks_off_several_times_in_the_middle_is_read_again(s3_server: S3Server, bucket: str) -> None:
     content = np.random.default_rng(2).bytes(33 * 2**20)
     s3_server.fs.pipe(f"{bucket}/a.bin", content)

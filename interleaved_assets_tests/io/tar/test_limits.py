@@ -80,6 +80,7 @@ def test_pax_headers_of_a_megabyte_are_read_once(record: bytes) -> None:
     assert time.process_time() - start < SECONDS
 
 
+@pytest.mark.system
 def test_a_table_of_thousands_of_columns_is_written(tmp_path: Path) -> None:
     """The names of all columns were once gone through for each column."""
     uri = write_tar(tmp_path / "a.tar", ("a.json", {f"k{number}": 1 for number in range(9000)}))
@@ -331,6 +332,7 @@ def test_columns_without_values_share_memory(tmp_path: Path) -> None:
     assert len({table[name].chunk(0).buffers()[1].address for table in tables[1:2] for name in wide}) == 1
 
 
+@pytest.mark.system
 def test_samples_with_few_of_many_columns_are_written_in_time_that_follows_their_cells(tmp_path: Path) -> None:
     documents = [(f"{number}.json", {f"k{number % 900}": number}) for number in range(3000)]
     (table,) = read_tar_shard(write_tar(tmp_path / "a.tar", *documents))

@@ -216,7 +216,7 @@ def test_of_two_processes_one_makes_the_release_in_s3(
 
 
 # after the tar, and before the manifest of the copy
-@pytest.mark.parametrize("moment", [2, 3])
+@pytest.mark.parametrize("moment", [2, pytest.param(3, marks=pytest.mark.system)])
 def test_a_release_that_is_killed_while_it_is_copied_to_s3_is_completed_by_the_same_call(
     settings: Settings, tmp_path: Path, bucket: str, s3_environment: S3Server, moment: int
 ) -> None:

@@ -101,6 +101,7 @@ def test_the_final_tar_of_a_shard_that_failed_later_stays_is_named_and_in_no_rel
     assert manifest.left_out == {"b": "normalized failed", "c": "normalized failed"}
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("s3_environment")
 def test_in_a_bucket(tmp_path: Path, bucket: str) -> None:
     settings = project(tmp_path)
