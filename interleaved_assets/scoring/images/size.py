@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
 
+from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, icon_image, png_chunks
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff
@@ -25,6 +26,7 @@ IMAGE_FORMATS: Final = tuple(
 )
 """Formats with a signature. Formats that Pillow guesses (TGA, PCX) and EPS, which runs code, are left out."""
 
+_NOT_DECODED: Final = frozenset({"image/heic", "image/jxl"})
 # Formats to which the EXIF orientation is applied here. In TIFF it is a regular tag, which decoders and Pillow's size
 # apply; AVIF stores it in boxes.
 _TURNED_BY_EXIF: Final = frozenset({"JPEG", "MPO", "PNG", "WEBP"})
@@ -82,7 +84,14 @@ def open_header(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.
     view = icon_image(bytes_of(data), max_pixels)
     for _ in png_chunks(view):
         pass  # raises if one is longer than the file
-    return pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))
+    try:
+        return pillow_result(lambda: Image.open(_HeaderFile(view), formats=IMAGE_FORMATS))
+    except ImageError as error:
+        kind = sniff(bytes(view[:SNIFFED_BYTES])) if isinstance(error.__cause__, UnidentifiedImageError) else None
+        if kind is None:
+            raise
+        why = "which is not decoded: convert it" if kind in _NOT_DECODED else "damaged or of a kind that is not decoded"
+        raise ImageError(row_error("undecodable_image", f"{kind}, {why}")) from error
 
 
 class _HeaderFile(BufferedReader):

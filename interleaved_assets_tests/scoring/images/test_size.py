@@ -67,3 +67,19 @@ def test_aspect_ratio_is_width_by_height():
 def test_no_bytes_raise_anything_but_image_errors(tail, head):
     with contextlib.suppress(ImageError):
         assert min(image_size(head + tail)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99), "image/heic, which is not decoded: convert it"),
+        (b"\xff\x0a" + bytes(99), "image/jxl, which is not decoded: convert it"),
+        (b"II*\0" + bytes(99), "image/tiff, damaged or of a kind that is not decoded"),
+        (b"<html></html>" + bytes(99), "no image format that is known"),
+    ],
+)
+def test_the_reason_names_the_format_of_an_image_that_is_not_decoded(data: bytes, reason: str) -> None:
+    for measure in (image_size, decode_image):
+        with pytest.raises(ImageError) as caught:
+            measure(data)
+        assert str(caught.value) == f"undecodable_image: {reason}"
