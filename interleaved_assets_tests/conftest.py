@@ -4,14 +4,15 @@ import fcntl
 import gc
 import os
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
 
-from interleaved_assets.demo.shards import write_demo_shards
+from interleaved_assets.demo.shards import demo_shard
+from interleaved_assets.io.storage import atomic_output
 from interleaved_assets_tests.projects import settings, tmp_path
 from interleaved_assets_tests.s3 import api_of_s3_read_once, bucket, s3_environment, s3_server
 
@@ -90,16 +91,21 @@ def _strict(report: Report, config: pytest.Config) -> Report:
 
 
 @pytest.fixture(scope="session")
-def demo_raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A raw root with the demo's shards, drawn once for all processes of pytest-xdist; to be read only."""
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives a shard of the demo by its name, drawn once for all processes of pytest-xdist; to be read only."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "demo-raw"
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            write_demo_shards(folder.with_suffix(".unfinished"))
-            folder.with_suffix(".unfinished").rename(folder)
-    return folder
+
+    def shard(name: str) -> Path:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / name).exists():
+                with atomic_output(str(folder / name)) as out:
+                    out.write(demo_shard(name))
+        return folder / name
+
+    return shard
 
 
 @pytest.fixture(scope="module")

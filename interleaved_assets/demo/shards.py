@@ -59,9 +59,14 @@ def write_demo_shards(folder: Path | str) -> list[Path]:
 
 def demo_shards() -> Iterator[tuple[str, bytes]]:
     """Yield name below the raw root and content of each shard, one shard at a time."""
-    for name, recipe in SHARDS.items():
-        # each shard has its own generator, so that changing one shard does not change the bytes of others
-        yield name, recipe(np.random.default_rng([SEED, zlib.crc32(name.encode())]))
+    for name in SHARDS:
+        yield name, demo_shard(name)
+
+
+def demo_shard(name: str) -> bytes:
+    """Return the content of the shard with this name below the raw root."""
+    # each shard has its own generator, so that changing one shard does not change the bytes of others
+    return SHARDS[name](np.random.default_rng([SEED, zlib.crc32(name.encode())]))
 
 
 def _pdf_uncompressed(rng: np.random.Generator) -> Iterator[DemoMember]:

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,11 +22,11 @@ KEY = "crawl-2/captions-000"
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory, demo_raw: Path) -> dict[str, StageOutcome]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory, drawn: Callable[[str], Path]) -> dict[str, StageOutcome]:
     """The captions shard through the chain, under the project's own settings."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "data/raw" / KEY).parent.mkdir(parents=True)
-    shutil.copy(demo_raw / f"{KEY}.tar", folder / f"data/raw/{KEY}.tar")
+    shutil.copy(drawn(f"{KEY}.tar"), folder / f"data/raw/{KEY}.tar")
     shutil.copytree(PROJECT / "data/models", folder / "data/models")
     shutil.copy(PROJECT / "interleaved.toml", folder)
     settings = load_settings(folder / "interleaved.toml")

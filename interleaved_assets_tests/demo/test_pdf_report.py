@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -5,8 +6,8 @@ import pyarrow as pa
 from interleaved_assets.io import read_shard
 
 
-def test_texts_stand_around_the_pictures_and_the_scan_has_none(demo_raw: Path) -> None:
-    rows = pa.concat_tables(read_shard(str(demo_raw / "mint/report.pdf"))).to_pylist()
+def test_texts_stand_around_the_pictures_and_the_scan_has_none(drawn: Callable[[str], Path]) -> None:
+    rows = pa.concat_tables(read_shard(str(drawn("mint/report.pdf")))).to_pylist()
     assert (rows[0]["pages"], rows[0]["pages_without_text"], rows[0]["title"]) == (6, [6], "Report of the demo")
     for page in range(1, 6):
         kinds = [row["modality"] for row in rows if row["page"] == page]

@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -6,8 +7,8 @@ import pyarrow as pa
 from interleaved_assets.io import read_shard
 
 
-def test_pages_have_their_pictures_and_not_their_menus(demo_raw: Path) -> None:
-    table = pa.concat_tables(read_shard(str(demo_raw / "crawl-2/archive.warc.gz")))
+def test_pages_have_their_pictures_and_not_their_menus(drawn: Callable[[str], Path]) -> None:
+    table = pa.concat_tables(read_shard(str(drawn("crawl-2/archive.warc.gz"))))
     rows = table.to_pylist()
     assert len(table["sample_id"].unique()) == 10  # and not the page with status 404
     images = [row for row in rows if row["modality"] == "image"]

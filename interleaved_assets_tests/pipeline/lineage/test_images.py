@@ -1,6 +1,7 @@
 """Names of images, and the images that have a name."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -93,9 +94,9 @@ def test_images_of_a_web_archive_have_their_address(tmp_path: Path, form: str) -
     assert row_contents([key], paths.output("normalized"), paths) == {key: address}
 
 
-def test_images_of_a_pdf_have_their_page(tmp_path: Path, demo_raw: Path) -> None:
+def test_images_of_a_pdf_have_their_page(tmp_path: Path, drawn: Callable[[str], Path]) -> None:
     settings = project(tmp_path)
-    (tmp_path / "raw/a.pdf").symlink_to(demo_raw / "mint/report.pdf")
+    (tmp_path / "raw/a.pdf").symlink_to(drawn("mint/report.pdf"))
     normalized(settings, "a.pdf")
     paths = settings.storage.shard("a.pdf")
     images = [key for key in row_keys(pq.read_table(paths.output("normalized"))) if key.modality == "image"]

@@ -91,7 +91,7 @@ def counted(record: Record) -> dict[str, object]:
     ids=["forms", "others"],
 )
 def test_the_demo_has_the_same_results_as_with_copied_images(
-    tmp_path: Path, demo_raw: Path, chosen: tuple[str, ...]
+    tmp_path: Path, drawn: Callable[[str], Path], chosen: tuple[str, ...]
 ) -> None:
     text = '[errors]\non_materialize_error = "drop_row"\n[selection]\non_score_error = "drop_row"\n'
     found, records = {}, {}
@@ -100,7 +100,7 @@ def test_the_demo_has_the_same_results_as_with_copied_images(
         for name in chosen:
             raw = tmp_path / form / "raw" / name
             raw.parent.mkdir(parents=True, exist_ok=True)
-            raw.symlink_to(demo_raw / name)
+            raw.symlink_to(drawn(name))
         settings = project(tmp_path / form, f'image_bytes = "{form}"\n{text}')
         keys = [shard.key for shard in list_raw_shards(settings.storage)]
         records[form] = [

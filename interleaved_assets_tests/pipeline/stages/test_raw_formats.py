@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,13 +57,15 @@ def states(settings: Settings) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("image_bytes", ["copied", "referenced"])
-def test_parquet_of_a_tar_gives_its_final_tar_and_ledgers(image_bytes: str, tmp_path: Path, demo_raw: Path) -> None:
+def test_parquet_of_a_tar_gives_its_final_tar_and_ledgers(
+    image_bytes: str, tmp_path: Path, drawn: Callable[[str], Path]
+) -> None:
     settings = project(tmp_path, f'image_bytes = "{image_bytes}"\n{DROPS}')
     (tmp_path / "raw").mkdir(exist_ok=True)
     names = ["web/flyers-000", "crawl-2/mixed-keys"]
     for number, name in enumerate(names):
-        (tmp_path / f"raw/{number}.tar").symlink_to(demo_raw / f"{name}.tar")
-        as_parquet(demo_raw / f"{name}.tar", tmp_path / f"raw/{number}.parquet")
+        (tmp_path / f"raw/{number}.tar").symlink_to(drawn(f"{name}.tar"))
+        as_parquet(drawn(f"{name}.tar"), tmp_path / f"raw/{number}.parquet")
     assert [shard.key for shard in list_raw_shards(settings.storage)] == ["0.parquet", "0", "1.parquet", "1"]
     for key in ("0", "1"):
         of_tar, of_parquet = through(settings, key), through(settings, f"{key}.parquet")
@@ -319,9 +322,11 @@ def test_locators_that_are_structs_are_read_as_their_json(tmp_path: Path) -> Non
     assert tars[0].read_bytes() == tars[1].read_bytes()
 
 
-def test_a_pdf_file_goes_through_the_chain_with_its_pages_as_it_is_set(tmp_path: Path, demo_raw: Path) -> None:
+def test_a_pdf_file_goes_through_the_chain_with_its_pages_as_it_is_set(
+    tmp_path: Path, drawn: Callable[[str], Path]
+) -> None:
     (tmp_path / "raw").mkdir(exist_ok=True)
-    (tmp_path / "raw/a.pdf").symlink_to(demo_raw / "mint/report.pdf")
+    (tmp_path / "raw/a.pdf").symlink_to(drawn("mint/report.pdf"))
     settings = project(tmp_path)
     plain = through(settings, "a.pdf")
     # of six pictures one is blurred, and dropped before the last stage
