@@ -67,14 +67,15 @@ def page_runs(text_page: Any, found: Characters, quarter: int, rules: Sequence[B
     chosen = found.quarters == quarter
     codes, boxes, places, numbers = (part[chosen] for part in found[:4])
     boxes = _turned(boxes, turn)
-    drawn = np.flatnonzero(~np.isin(codes, _SPACES))
+    is_space = np.isin(codes, _SPACES)
+    drawn = np.flatnonzero(~is_space)
     if not len(drawn):
         return []
     begins = np.append(0, np.flatnonzero(_is_apart(boxes[drawn], numbers[drawn], rules)) + 1)
     runs: list[_Run] = []
     for begin, end in zip(begins, np.append(begins[1:], len(drawn)), strict=True):
         first, last = drawn[begin], drawn[end - 1]
-        text = _text(*_with_spaces(codes[first : last + 1], boxes[first : last + 1]))
+        text = _text(*_with_spaces(codes[first : last + 1], boxes[first : last + 1], is_space[first : last + 1]))
         runs.append(_Run(text, boxes[drawn[begin:end]], int(places[first]), int(numbers[first])))
     lines: list[Line] = []
     for number, line in groupby(runs, key=lambda run: run.line):
@@ -141,8 +142,7 @@ def _join_surrogates(codes: np.ndarray) -> None:
 def _is_apart(boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Box]) -> np.ndarray:
     """Return for each character but the first whether another run begins with it."""
     left, bottom, right, top = boxes.T
-    height = np.maximum(np.maximum(top - bottom, 1e-6)[1:], (top - bottom)[:-1])
-    across = np.maximum(left[1:] - right[:-1], left[:-1] - right[1:])
+    height, across = _heights_and_gaps(boxes)
     middle = (bottom + top) / 2
     apart = (lines[1:] != lines[:-1]) | (across > _APART * height)
     apart |= np.abs(middle[1:] - middle[:-1]) > _SHIFTED * height
@@ -155,16 +155,21 @@ def _is_apart(boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Box]) -> np.
     return np.asarray(apart)
 
 
-def _with_spaces(codes: np.ndarray, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a run with a space where PDFium gives none between words that the file only sets apart."""
+def _heights_and_gaps(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each character but the first the larger height, and the distance, of it and the one before it."""
     left, bottom, right, top = boxes.T
+    heights = np.maximum(top - bottom, 1e-6)
     across = np.maximum(left[1:] - right[:-1], left[:-1] - right[1:])
-    wide = across > _WORD * (top - bottom)[1:]
+    return np.maximum(heights[1:], heights[:-1]), across
+
+
+def _with_spaces(codes: np.ndarray, boxes: np.ndarray, is_space: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a run with a space where PDFium gives none between words that the file only sets apart."""
+    heights, across = _heights_and_gaps(boxes)
+    wide = (across > _WORD * heights) & ~is_space[1:] & ~is_space[:-1]
     if not wide.any():
         return codes, boxes
-    is_space = np.isin(codes, _SPACES)
-    wide = across > _WORD * (top - bottom)[1:] + max(float(np.median(across)), 0)
-    at = np.flatnonzero(wide & ~is_space[1:] & ~is_space[:-1]) + 1
+    at = np.flatnonzero(wide & (across > _WORD * heights + np.median(across))) + 1
     return np.insert(codes, at, ord(" ")), np.insert(boxes, at, boxes[at], axis=0)
 
 
