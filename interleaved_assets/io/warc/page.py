@@ -245,10 +245,11 @@ def _part(tag: str, attributes: _Attributes) -> tuple[str | None, bool]:
             return _ROLES[role], True
         if tag != "main" and attributes.get("itemprop") in ("articleBody", "mainContentOfPage"):
             return "article", True
-    if tag in _PARTS:
-        return _PARTS[tag], tag not in ("header", "aside")
+    if tag in _PARTS and tag != "aside":
+        return _PARTS[tag], tag != "header"
     names, classes = attributes.get("id"), attributes.get("class")
-    return (names and _part_of_names(names)) or (classes and _part_of_names(classes)) or None, False
+    part = (names and _part_of_names(names)) or (classes and _part_of_names(classes)) or None
+    return (part, False) if tag != "aside" else ("aside", part == "aside")
 
 
 @lru_cache(maxsize=4096)  # the elements of a page mostly have the same few names

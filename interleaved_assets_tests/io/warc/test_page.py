@@ -93,6 +93,12 @@ def test_a_part_with_most_of_the_text_is_content_whatever_it_is_called() -> None
         assert main(f"<body><p>Short.</p>{part}</body>") == ["Short.", LONG.strip()]
 
 
+@pytest.mark.parametrize(("opening", "is_left_out"), [("aside id=sidebar", True), ("aside class=x", False)])
+def test_a_sidebar_by_element_and_name_is_left_out_beside_a_short_article(opening: str, is_left_out: bool) -> None:
+    aside = f"<{opening}><p>{LONG}</p></aside>"
+    assert main(f"<body><p>{LONG}</p><p>More.</p>{aside}</body>")[2:] == ([] if is_left_out else [LONG.strip()])
+
+
 def test_the_text_around_main_or_article_is_left_out_unless_there_are_many_articles() -> None:
     assert main(f"<body>before<main><p>{LONG}</p></main>after</body>") == [LONG.strip()]
     assert main(f"<body>before<article><p>{LONG}</p></article>after</body>") == [LONG.strip()]
