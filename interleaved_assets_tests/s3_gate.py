@@ -33,7 +33,7 @@ class S3Gate(S3Server):
     refused: list[str] = field(default_factory=list)
     """Method and path of the requests that were refused."""
     breaks_off: Callable[[str, str], bool] = lambda method, path: False
-    """Whether the connection ends in the middle of the answer to a request."""
+    """Whether the connection ends in the middle of the answer to a request, or before an answer without content."""
     changes: Callable[[str, str, bytes], bytes] = lambda method, path, content: content
     """Returns another content of the answer to a request."""
 
@@ -67,15 +67,18 @@ def s3_gate(server: S3Server) -> Iterator[S3Gate]:
 
         def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
             content = self.gate.changes(self.command, self.path, content)
+            head = self.command == "HEAD"
+            if not head and not content and self.gate.breaks_off(self.command, self.path):
+                self.close_connection = True
+                return
             self.send_response_only(status)
             for name, value in headers.items():
                 if name.lower() not in ("transfer-encoding", "connection", "content-length"):
                     self.send_header(name, value)
             # the answer to a HEAD tells the length of what it does not send
-            head = self.command == "HEAD"
             self.send_header("Content-Length", headers.get("Content-Length", "0") if head else str(len(content)))
             self.end_headers()
-            if not head and self.gate.breaks_off(self.command, self.path):
+            if content and not head and self.gate.breaks_off(self.command, self.path):
                 self.close_connection = True
                 content = content[: len(content) // 2]
             if not head:

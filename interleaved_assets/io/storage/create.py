@@ -1,6 +1,8 @@
 """Creation of a file that must not exist yet: of several writers of one path, one succeeds and the others learn it."""
 
+import contextlib
 import os
+import uuid
 from typing import Final
 
 from interleaved_assets.io.storage.atomic import atomic_output
@@ -53,11 +55,16 @@ def _create_local(uri: str, content: bytes) -> bool:
 
 def _create_in_s3(uri: str, content: bytes, storage_options: StorageOptions) -> bool:
     fs, path = filesystem(uri, storage_options)
+    writer = uuid.uuid4().hex
     with storage_errors(uri, "write"):
         try:
-            fs.pipe_file(path, content, mode="create")
+            fs.pipe_file(path, content, mode="create", Metadata={"writer": writer})
         except OSError as error:
             if s3_code(error) not in _PRESENT:
                 raise
+            # clients repeat a request whose answer is lost, and the repeated one meets the file of the first
+            with contextlib.suppress(FileNotFoundError):
+                bucket, key, _ = fs.split_path(path)
+                return bool(fs.call_s3("head_object", Bucket=bucket, Key=key)["Metadata"].get("writer") == writer)
             return False
         return True

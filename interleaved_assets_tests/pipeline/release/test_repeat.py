@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from aiobotocore.client import AioBaseClient
+from s3fs import S3FileSystem
 
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.pipeline.release.make import CARD_FILE, make_release
@@ -213,6 +214,28 @@ def test_of_two_processes_one_makes_the_release_in_s3(
         "tars/a.tar",
         "wids.json",
     ]
+
+
+def test_a_release_in_s3_is_made_where_the_answer_to_its_manifest_is_lost(
+    settings: Settings, bucket: str, s3_environment: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client repeats the request, and the store refuses the repeated one, since there is a manifest."""
+    manifests: list[str] = []
+
+    def breaks_off(method: str, path: str) -> bool:
+        if method != "PUT" or not path.partition("?")[0].endswith(MANIFEST_FILE):
+            return False
+        manifests.append(path)
+        return len(manifests) == 1
+
+    with s3_gate(s3_environment) as gate:
+        gate.breaks_off = breaks_off
+        monkeypatch.setenv("AWS_ENDPOINT_URL", gate.endpoint_url)
+        monkeypatch.setattr(S3FileSystem, "_cache", {})
+        made = make_release("v1", settings, to=f"{bucket}/v1")
+    assert len(manifests) == 2  # the second is refused
+    assert_sound(made.uri)
+    assert_sound(f"{bucket}/v1/{MANIFEST_FILE}")
 
 
 # after the tar, and before the manifest of the copy
