@@ -122,9 +122,9 @@ def _read(path: str, file: IO[bytes], options: dict[str, Any]) -> Iterator[Frame
 
 
 def _with_fields(document: Any, number: int) -> Any:
-    """Return a page on which what is filled in its form is text like any other."""
+    """Return a page on which what is filled in its form, or typed and stamped on it, is like the rest."""
     page = document[number]
-    if document.formenv and page.flatten() == raw.FLATTEN_SUCCESS:
+    if raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS:
         page.close()
         page = document[number]
     return page

@@ -110,15 +110,20 @@ def test_an_image_that_covers_its_page_is_not_drawn_again(tmp_path: Path) -> Non
     assert [row["binary_content"] for row in rows[1:]] == [content]
 
 
-def test_what_is_filled_in_a_form_is_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("/Widget /FT /Tx /T (name) /V (Alice)", b" /AcroForm << /Fields [6 0 R] >>"),
+        ("/Widget /FT /Tx /T (name) /V (Alice)", b""),  # as in pages that were taken out of a form
+        ("/FreeText /Contents (Alice)", b""),
+    ],
+)
+def test_what_is_filled_in_a_form_or_typed_on_a_page_is_text(tmp_path: Path, kind: str, form: bytes) -> None:
     fields = "/Type /XObject /Subtype /Form /BBox [0 0 200 20] /Resources << /Font << /F1 3 0 R >> >>"
-    widget = (
-        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Alice) /F 4 "
-        b"/Rect [120 690 320 710] /AP << /N 5 0 R >> >>"
-    )
+    widget = f"<< /Type /Annot /Subtype {kind} /F 4 /Rect [120 690 320 710] /AP << /N 5 0 R >> >>".encode()
     objects = [("Ap", stream(fields, text(2, 5, "Alice"))), ("Field", widget)]
     content = pdf_bytes([text(50, 695, "Name:") + text(50, 600, "Below.")], objects)
-    content = content.replace(b"/Type /Catalog", b"/Type /Catalog /AcroForm << /Fields [6 0 R] >>")
+    content = content.replace(b"/Type /Catalog", b"/Type /Catalog" + form)
     (tmp_path / "a.pdf").write_bytes(content.replace(b"/Type /Page /Parent", b"/Type /Page /Annots [6 0 R] /Parent"))
     assert "Alice" in " ".join(row["text_content"] for row in read(tmp_path / "a.pdf")[1:])
 
