@@ -160,8 +160,10 @@ def _entry(index: ArchiveIndex, record: WarcRecord) -> str | None:
     if record.record_type != WarcRecordType.response or record.http_headers is None or not address(record):
         index.notes["records_left_out"] += record.record_type in _LEFT_OUT
         return None
-    content_type = (record.http_content_type or "").lower()
+    # the second is what a crawler has found in the content; without it, a page that names no type cannot be told
+    content_type = (record.http_content_type or record.headers.get("WARC-Identified-Payload-Type") or "").lower()
     is_ok = 200 <= (record.http_headers.status_code or 0) < 300
+    index.notes["records_left_out"] += is_ok and not content_type
     if content_type in _HTML:
         index.notes["pages_without_success"] += not is_ok
         index.notes["pages_cut_by_crawler"] += is_ok and "WARC-Truncated" in record.headers

@@ -44,7 +44,7 @@ NOTE_CODES: Final[dict[str, str]] = {
     "odd_tars": "oddities of the tar itself that lose nothing",
     "absent_fields": "no document has a field that the settings name",
     "pages_without_success": "responses whose status is not 200; reading leaves them out",
-    "records_left_out": "resource, revisit and conversion records, or responses without an address; they are not read",
+    "records_left_out": "resource, revisit, conversion records; responses without address or type; they are not read",
     "other_format": "the name of the file says another format than its content, and shards are read by their names",
     "pages_cut_by_crawler": "the crawler stored only the beginning of pages",
     "no_text_layer": "pages of PDF files have no text, such as scans; pages_without_text of the document names them",

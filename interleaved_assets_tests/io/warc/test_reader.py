@@ -110,20 +110,24 @@ def test_what_is_not_main_content_is_one_row_that_says_how_much_of_what(tmp_path
 
 
 def test_only_successful_html_responses_are_documents(tmp_path: Path) -> None:
+    identified = "WARC-Identified-Payload-Type: text/html\r\n"
     records = [
         page("https://a.example/1", f"<p>{WORDS}</p>", status="404 Not Found"),
         page("https://a.example/2", f"<p>{WORDS}</p>", content_type="application/xhtml+xml"),
         record("https://a.example/3", http(b"{}", "application/json")),
         record("https://a.example/4", f"<p>{WORDS}</p>".encode(), kind="resource"),
         page("https://a.example/2", f"<p>Again: {WORDS}</p>"),
+        page("https://a.example/5", f"<p>{WORDS}</p>", content_type=""),
+        record("https://a.example/6", http(f"<p>{WORDS}</p>".encode(), ""), more=identified),
     ]
     notes = Counter[str]()
     found = rows(write_warc(tmp_path / "a.warc.gz", records), notes=notes)
     assert [row["sample_id"] for row in found if row["position"] == -1] == [
         "https://a.example/2",
         "https://a.example/2~2",
+        "https://a.example/6",
     ]
-    assert notes == {"pages_without_success": 1, "repeated_sample_ids": 1, "records_left_out": 1}
+    assert notes == {"pages_without_success": 1, "repeated_sample_ids": 1, "records_left_out": 2}
 
 
 def test_data_urls_give_their_bytes_and_fillers_are_left_out(tmp_path: Path) -> None:
