@@ -4,7 +4,8 @@ Rules and shares were chosen on the development pages of WCXB; ``benchmarks/warc
 """
 
 from collections import Counter
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.warc.page import Page, PageBlock, Region, parse_page
@@ -15,8 +16,14 @@ _SHARE_OF_MAIN: Final = 0.3
 """Share of the main text above which a part with a telling class name is content: the name means something else."""
 _LEAST_MAIN: Final = 0.35
 """Share of a page's text below which its ``main`` or ``article`` is not all of the content: a list has many."""
+_LINKED: Final = 0.8
+"""Share of a text in links above which it is nothing but a link."""
 _SHORT_LINK: Final = 40
 """Characters of a text below which it is left out if it is nothing but a link."""
+_LIST: Final = 3
+"""Texts one after the other that are nothing but links from which on they are a list of other pages."""
+_SHARE_OF_LISTS: Final = 0.7
+"""Share of the main text above which such lists are the content."""
 
 
 class PageContent(NamedTuple):
@@ -59,14 +66,15 @@ def choose_main(page: Page) -> tuple[list[PageBlock], Counter[str], Counter[str]
         start, end = max(region.start, first), min(region.end, last)
         if not region.is_certain and start < end and before[end] - before[start] <= most:
             _mark(parts, region)
+    for at, block in enumerate(blocks):
+        if parts[at] is None and not first <= at < last:
+            parts[at] = "outside"
+        elif parts[at] is None and _is_short_link(block):
+            parts[at] = "links"
+    _mark_lists(parts, blocks)
     main: list[PageBlock] = []
     characters, images = Counter[str](), Counter[str]()
-    for at, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
-        where = parts[at]
-        if where is None and not first <= at < last:
-            where = "outside"
-        elif where is None and _is_link(block, size):
-            where = "links"
+    for where, block, size in zip(parts, blocks, sizes, strict=True):
         if where is None:
             main.append(block)
         elif block.url is not None:
@@ -76,9 +84,24 @@ def choose_main(page: Page) -> tuple[list[PageBlock], Counter[str], Counter[str]
     return main, characters, images
 
 
-def _is_link(block: PageBlock, size: int) -> bool:
-    """Return whether a text is nothing but a short link."""
-    return block.url is None and block.links > 0.8 * size and size < _SHORT_LINK and block.tag in ("li", "div", "p")
+def _is_link(block: PageBlock) -> bool:
+    """Return whether a text is nothing but links."""
+    return block.links > _LINKED * len(block.text)
+
+
+def _is_short_link(block: PageBlock) -> bool:
+    return block.url is None and _is_link(block) and len(block.text) < _SHORT_LINK and block.tag in ("li", "div", "p")
+
+
+def _mark_lists(parts: list[str | None], blocks: Sequence[PageBlock]) -> None:
+    """Mark lists of other pages, with the images in them, unless they are the content of the page."""
+    texts = [at for at, block in enumerate(blocks) if parts[at] is None and block.url is None]
+    runs = [list(run) for is_link, run in groupby(texts, lambda at: _is_link(blocks[at])) if is_link]
+    lists = [run for run in runs if len(run) >= _LIST]
+    size = sum(len(blocks[at].text) for run in lists for at in run)
+    if size <= _SHARE_OF_LISTS * sum(len(blocks[at].text) for at in texts):
+        for run in lists:
+            parts[run[0] : run[-1] + 1] = [part or "links" for part in parts[run[0] : run[-1] + 1]]
 
 
 def _mark(parts: list[str | None], region: Region) -> None:

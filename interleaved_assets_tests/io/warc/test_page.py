@@ -111,6 +111,27 @@ def test_a_text_that_is_only_a_short_link_is_left_out() -> None:
     assert main(html) == [LONG.strip(), LONG.strip(), "Heading"]
 
 
+def teasers(count: int) -> str:
+    """Pictures and headlines of other pages, too long for short links."""
+    title = "A headline of another article that is in this list, number"
+    return "".join(f"<img src={at}.png><h3><a href=/{at}>{title} {at}</a></h3>" for at in range(count))
+
+
+def test_a_list_of_links_to_other_pages_is_left_out_with_the_images_between_them() -> None:
+    html = f"<body><p>{LONG}</p>{teasers(3)}<img src=own.png><p>End.</p></body>"
+    found, characters, images = choose_main(parsed(html))
+    assert [block.url or block.text for block in found] == [
+        LONG.strip(), "https://a.example/b/0.png", "https://a.example/b/own.png", "End.",
+    ]  # fmt: skip
+    assert characters == {"links": 3 * 60}
+    assert images == {"links": 2}
+
+
+def test_two_links_are_no_list_and_a_page_of_links_has_them_as_its_content() -> None:
+    assert len(main(f"<body><p>{LONG}</p>{teasers(2)}</body>")) == 5
+    assert len(main(f"<body><p>{LONG}</p>{teasers(30)}</body>")) == 61
+
+
 def test_what_is_left_out_is_counted_by_part() -> None:
     page = parsed(f"<nav>12345<img src=a.png></nav><main><p>{LONG}</p><div class=share>123</div></main>outside")
     _, characters, images = choose_main(page)
