@@ -82,9 +82,35 @@ def test_a_page_is_read_as_most_of_its_text_runs_whatever_its_rotation(
     assert [row["text_content"] for row in read(path)[1:]] == ["A table is turned with its page."]
 
 
+def shown(x: float, y: float, size: int, matrix: str, line: str) -> bytes:
+    return f"BT /F1 {size} Tf {matrix} {x} {y} Tm ({line}) Tj ET\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("size", "matrix", "right"), [(-12, "-1 0 0 -1", 0), (12, "-1 0 0 1", 200)], ids=["negative size", "mirrored"]
+)
+def test_a_page_is_upside_down_only_if_its_letters_are(tmp_path: Path, size: int, matrix: str, right: float) -> None:
+    page = b"".join(shown(100 + right, 700 - 15 * at, size, matrix, f"Line {at}.") for at in range(3))
+    assert [row["text_content"] for row in read(write_pdf(tmp_path / "a.pdf", [page]))[1:]] == [
+        "Line 0. Line 1. Line 2."
+    ]
+
+
+def test_a_mirrored_sign_stays_in_its_line(tmp_path: Path) -> None:
+    """So does TeX write the arrows for which it has only the other direction."""
+    page = (
+        text(100, 700, "maps")
+        + shown(140, 700, 10, "-1 0 0 1", "x")
+        + text(145, 700, "from")
+        + text(100, 600, "Below.")
+    )
+    assert [row["text_content"] for row in read(write_pdf(tmp_path / "a.pdf", [page]))[1:]] == ["maps x from", "Below."]
+
+
 def test_words_that_are_only_set_apart_are_two_and_a_spaced_word_is_one(tmp_path: Path) -> None:
     # as groff and Ghostscript write justified lines; PDFium takes all space within one string for that between letters
     steps = b"BT /F1 10 Tf 50 700 Td (overvie) Tj 5.97 Tc [(wm) 597] TJ 0 Tc (anual) Tj ET\n"
-    spaced = b"BT /F1 12 Tf 4 Tc 50 600 Td (SPACED) Tj ET\n"
-    found = read(write_pdf(tmp_path / "a.pdf", [steps + spaced]))[1:]
-    assert [row["text_content"] for row in found] == ["overview manual", "SPACED"]
+    spaced = b"BT /F1 12 Tf 4 Tc 50 600 Td (SPACED) Tj 0 Tc ET\n"
+    within = b"BT /F1 12 Tf 50 500 Td (Words, then ) Tj 4 Tc (SPACED) Tj 0 Tc ( ones.) Tj ET\n"
+    found = read(write_pdf(tmp_path / "a.pdf", [steps + spaced + within]))[1:]
+    assert [row["text_content"] for row in found] == ["overview manual", "SPACED", "Words, then SPACED ones."]
