@@ -39,7 +39,9 @@ def open_unpacked(uri: str, storage_options: StorageOptions) -> Iterator[tuple[I
         front = raw.read(len(_ZIP))
         raw.seek(0)
         if not front.startswith(_GZIP) and front not in (*_ZSTD, _ZIP):
-            yield raw, False
+            # a remote file has no buffer, and would be asked for each byte of a line
+            with io.BufferedReader(cast(io.RawIOBase, raw), _BUFFER_BYTES) as plain:
+                yield plain, False
             return
         try:
             if front in _ZSTD:

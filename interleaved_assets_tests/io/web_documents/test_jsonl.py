@@ -1,6 +1,7 @@
 import hashlib
 import random
 import threading
+import time
 import zipfile
 from collections import Counter
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from interleaved_assets.io import materialize
 from interleaved_assets.io.formats.registry import JSONL
@@ -50,6 +52,15 @@ DOCUMENT = {
 def written(path: Path, *documents: object) -> Path:
     path.write_bytes(lines(*documents))
     return path
+
+
+def test_lines_in_a_bucket_take_the_time_of_local_ones(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", *[{"texts": ["word " * 200_000], "images": [None]}] * 4)
+    MemoryFileSystem().pipe_file("/lines/a.jsonl", path.read_bytes())
+    began = time.process_time()
+    (table,) = read_jsonl("memory://lines/a.jsonl", ReadOptions())
+    assert time.process_time() - began < 3
+    assert table["text_content"].equals(read(path)["text_content"])
 
 
 def test_a_line_is_a_document_with_the_images_of_the_store(tmp_path: Path) -> None:
