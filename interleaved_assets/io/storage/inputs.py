@@ -178,7 +178,11 @@ class _RemoteFile(io.BufferedIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         with client_errors(self._uri, "read"):
-            return self._file.read(-1 if size is None else size)
+            data = self._file.read(-1 if size is None else size)
+            # fsspec gives less where an answer ends too early, which readers take for the end of the file
+            while size is not None and 0 < len(data) < size and (more := self._file.read(size - len(data))):
+                data += more
+            return data
 
     def read1(self, size: int = -1) -> bytes:
         return self.read(size)

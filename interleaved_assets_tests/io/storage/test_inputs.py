@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -315,6 +316,36 @@ def test_answers_that_end_too_early_leave_no_gap(s3_server: S3Server, bucket: st
         asked.clear()
         short = {1}
         assert read_small(f"{bucket}/a.json", gate.storage_options) == content[:1000]
+
+
+def test_an_answer_of_a_web_server_that_ends_too_early_is_not_the_end_of_the_file() -> None:
+    content = np.random.default_rng(3).bytes(100_000)
+    ranges: list[str | None] = []
+
+    class Short(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self._answer(200, content)
+
+        def do_GET(self) -> None:
+            ranges.append(self.headers["Range"])
+            first, _, last = str(ranges[-1]).removeprefix("bytes=").partition("-")
+            wanted = content[int(first) : int(last) + 1]
+            self._answer(206, wanted[: len(wanted) // 2] if len(ranges) == 1 else wanted)
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Short) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        with open_input(f"http://127.0.0.1:{server.server_port}/a.bin") as file:
+            assert file.read(90_000) == content[:90_000]
+        server.shutdown()
+    assert ranges == ["bytes=0-99999", "bytes=50000-99999"]
 
 
 @pytest.mark.parametrize(
