@@ -123,10 +123,7 @@ def test_a_shard_goes_on_to_its_next_stage_while_others_are_at_an_earlier_one(tm
     ]
 
 
-@pytest.mark.system
-def test_a_shard_that_hangs_or_ends_its_worker_or_meets_no_storage_fails_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_shard_that_hangs_or_ends_its_worker_or_meets_no_storage_fails_alone(tmp_path: Path) -> None:
     # a worker pauses before the third try for up to 2 s, which count
     settings = project(tmp_path, "[run]\nmax_shard_seconds = 3\nstorage_tries = 3\n")
     for key in "abcd":
