@@ -124,10 +124,21 @@ def _read(path: str, file: IO[bytes], options: dict[str, Any]) -> Iterator[Frame
 def _with_fields(document: Any, number: int) -> Any:
     """Return a page on which what is filled in its form, or typed and stamped on it, is like the rest."""
     page = document[number]
-    if raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS:
+    if _has_more_than_links(page) and raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS:
         page.close()
         page = document[number]
     return page
+
+
+def _has_more_than_links(page: Any) -> bool:
+    """Return whether a page has annotations that show something; to load it twice for its links takes a tenth more."""
+    for number in range(raw.FPDFPage_GetAnnotCount(page)):
+        annotation = raw.FPDFPage_GetAnnot(page, number)
+        kind = raw.FPDFAnnot_GetSubtype(annotation)
+        raw.FPDFPage_CloseAnnot(annotation)
+        if kind != raw.FPDF_ANNOT_LINK:
+            return True
+    return False
 
 
 def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Frame:

@@ -96,7 +96,11 @@ def _is_short_link(block: PageBlock) -> bool:
 def _mark_lists(parts: list[str | None], blocks: Sequence[PageBlock]) -> None:
     """Mark lists of other pages, with the images in them, unless they are the content of the page."""
     texts = [at for at, block in enumerate(blocks) if parts[at] is None and block.url is None]
-    runs = [list(run) for is_link, run in groupby(texts, lambda at: _is_link(blocks[at])) if is_link]
+
+    def is_link(at: int) -> bool:
+        return _is_link(blocks[at]) and blocks[at].tag != "figcaption"  # captions of a gallery often are links
+
+    runs = [list(run) for are_links, run in groupby(texts, is_link) if are_links]
     lists = [run for run in runs if len(run) >= _LIST]
     size = sum(len(blocks[at].text) for run in lists for at in run)
     if size <= _SHARE_OF_LISTS * sum(len(blocks[at].text) for at in texts):

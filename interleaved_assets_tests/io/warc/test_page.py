@@ -132,6 +132,14 @@ def test_two_links_are_no_list_and_a_page_of_links_has_them_as_its_content() -> 
     assert len(main(f"<body><p>{LONG}</p>{teasers(30)}</body>")) == 61
 
 
+def test_figures_whose_captions_are_links_are_no_list_of_other_pages() -> None:
+    figure = (
+        "<figure><img src={0}.png><figcaption><a href={0}>The caption of figure number {0}, as a link</a></figcaption>"
+    )
+    figures = "".join(f"{figure.format(at)}</figure>" for at in range(3))
+    assert len(main(f"<body><p>{LONG}</p>{figures}</body>")) == 7
+
+
 def test_what_is_left_out_is_counted_by_part() -> None:
     page = parsed(f"<nav>12345<img src=a.png></nav><main><p>{LONG}</p><div class=share>123</div></main>outside")
     _, characters, images = choose_main(page)
