@@ -75,11 +75,15 @@ def page_runs(text_page: Any, found: Characters, quarter: int, rules: Sequence[B
     if not len(drawn):
         return []
     begins = np.append(0, np.flatnonzero(_is_apart(boxes[drawn], numbers[drawn], rules)) + 1)
+    heights, across = _heights_and_gaps(boxes)
+    wide = (across > _WORD * heights) & ~is_space[1:] & ~is_space[:-1]
     runs: list[_Run] = []
     for begin, end in zip(begins, np.append(begins[1:], len(drawn)), strict=True):
         first, last = drawn[begin], drawn[end - 1]
-        text = _text(*_with_spaces(codes[first : last + 1], boxes[first : last + 1], is_space[first : last + 1]))
-        runs.append(_Run(text, boxes[drawn[begin:end]], int(places[first]), int(numbers[first])))
+        of_run = codes[first : last + 1], boxes[first : last + 1]
+        if wide[first:last].any():
+            of_run = _with_spaces(*of_run, wide[first:last])
+        runs.append(_Run(_text(*of_run), boxes[drawn[begin:end]], int(places[first]), int(numbers[first])))
     lines: list[Line] = []
     for number, line in groupby(runs, key=lambda run: run.line):
         lines += _with_one_height(list(line), text_page, turn, is_wrapped=number in found.wrapped)
@@ -180,16 +184,15 @@ def _heights_and_gaps(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(heights[1:], heights[:-1]), across
 
 
-def _with_spaces(codes: np.ndarray, boxes: np.ndarray, is_space: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _with_spaces(codes: np.ndarray, boxes: np.ndarray, wide: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a run with a space where PDFium gives none between words that the file only sets apart.
 
-    Three wide distances in a row are those between the letters of one word, which is set apart for emphasis.
+    ``wide`` says of each character but the first whether it is so far from the one before it. Where most of a run are
+    set apart, words are still further apart. Three wide distances in a row are those between the letters of one word,
+    which is set apart for emphasis.
     """
     heights, across = _heights_and_gaps(boxes)
-    wide = (across > _WORD * heights) & ~is_space[1:] & ~is_space[:-1]
-    if not wide.any():
-        return codes, boxes
-    wide &= across > _WORD * heights + np.median(across)
+    wide = wide & (across > _WORD * heights + np.median(across))
     borders = np.flatnonzero(np.diff(wide, prepend=False, append=False)).reshape(-1, 2)
     at = [gap + 1 for begin, end in borders.tolist() if end - begin < _LETTERS for gap in range(begin, end)]
     return np.insert(codes, at, ord(" ")), np.insert(boxes, at, boxes[at], axis=0)
