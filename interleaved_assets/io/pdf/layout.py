@@ -1,6 +1,7 @@
 """Runs of a page as paragraphs in reading order, and the place of its images among them."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import chain, pairwise
@@ -353,10 +354,25 @@ def _joined(group: Sequence[Line]) -> Paragraph:
     for last, line in pairwise(group):
         is_cut = text.endswith(("-", "\u00ad")) and text[-2:-1].isalpha() and line.text[:1].islower()
         is_row = max(last.cells, line.cells) > 2 or min(last.cells, line.cells) > 1
-        parting = "\n" if is_row else " "
+        parting = "\n" if is_row else _space_between(text, line.text)
         text = text[:-1] + line.text if is_cut else f"{text}{parting}{line.text}"
         box = box.with_(line.box)
     return Paragraph(text, box, is_table=group[0].is_table)
+
+
+def joined_lines(lines: Sequence[Line]) -> str:
+    """Return the lines of a cell as one text."""
+    return reduce(lambda text, line: text + _space_between(text, line.text) + line.text, lines, "").strip()
+
+
+def _space_between(text: str, following: str) -> str:
+    """Return what parts two lines of one text: nothing between characters of Chinese and Japanese, else a space."""
+    return "" if _has_no_spaces(text[-1:]) and _has_no_spaces(following[:1]) else " "
+
+
+def _has_no_spaces(character: str) -> bool:
+    is_wide = character != "" and unicodedata.east_asian_width(character) in "FWH"
+    return is_wide and not unicodedata.name(character, "").startswith("HANGUL")
 
 
 def places(found: Sequence[Paragraph], images: Sequence[Box]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pypdfium2.raw as raw
 
-from interleaved_assets.io.pdf.layout import Box, Line, as_markdown, reading_order
+from interleaved_assets.io.pdf.layout import Box, Line, as_markdown, joined_lines, reading_order
 from interleaved_assets.io.pdf.objects import Matrix, object_box, object_matrix, page_objects
 
 _THIN: Final = 2.0
@@ -166,7 +166,7 @@ class _Grid(NamedTuple):
         if len(cells) < _FILLED * len(set(first.values())) or len({row for row, _ in cells}) < 2:
             return None
         texts = [
-            [" ".join(line.text for line in reading_order(cells.get((row, column), ()))) for column in self._places()]
+            [joined_lines(reading_order(cells.get((row, column), ()))) for column in self._places()]
             for row in range(len(self.rows) - 1)
         ]
         return Line(as_markdown(texts), self.box, is_table=True)

@@ -13,6 +13,7 @@ import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.layout import Box, Line
 from interleaved_assets.io.pdf.objects import Matrix, clockwise
+from interleaved_assets.io.pdf.right_to_left import as_read, has_right_to_left
 
 _WRAPPED: Final = (0xFFFE, 0x02)
 """Characters that PDFium writes for a hyphen at the end of a line; no line end follows."""
@@ -30,7 +31,9 @@ _LETTERS: Final = 3
 """Such distances in a row from which on they are between the letters of a word."""
 _MOST_CHARACTERS: Final = 1_000_000
 """Characters of a page that are read."""
-_RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_CJK: Final = r"[\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uffee]"
+_SPACED: Final = re.compile(rf"(?<![^\s]){_CJK}(?: {_CJK}){{{_LETTERS},}}(?![^\s])")
+"""A line of Chinese or Japanese that is justified, or set apart, by space between all of its characters."""
 _PRESENTATION: Final = re.compile(r"[\ufb00-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]+")
 
 
@@ -229,23 +232,9 @@ def _baseline(run: _Run, text_page: Any, turn: Matrix) -> float:
 
 
 def _text(codes: np.ndarray, boxes: np.ndarray) -> str:
-    """Return the text of a run in the order in which it is read, with letters in place of presentation forms.
-
-    PDFium turns most words of right-to-left text around, and so the letters of a ligature and of /ActualText, which
-    share one box and were in order; it leaves other words as they are drawn, from the left.
-    """
+    """Return the text of a run in the order in which it is read, without presentation forms and letter spacing."""
     text = codes.astype("<u4").tobytes().decode("utf-32-le", "replace")
-    if _RTL.search(text):
-        letters = list(zip(text, map(tuple, boxes.tolist()), strict=True))
-        parts = groupby(letters, key=lambda letter: _RTL.match(letter[0]) is not None)
-        text = "".join(_word(list(part)) if is_rtl else "".join(one for one, _ in part) for is_rtl, part in parts)
+    if has_right_to_left(text):
+        text = as_read(text, boxes)
     text = _PRESENTATION.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    return " ".join(text.split())
-
-
-def _word(letters: list[tuple[str, tuple[float, ...]]]) -> str:
-    """Return letters of right-to-left text in the order in which they are read."""
-    groups = ["".join(text for text, _ in group) for _, group in groupby(letters, key=lambda letter: letter[1])]
-    if letters[0][1][0] < letters[-1][1][0]:
-        return "".join(reversed(groups))
-    return "".join(group[::-1] for group in groups)
+    return _SPACED.sub(lambda found: found[0].replace(" ", ""), " ".join(text.split()))

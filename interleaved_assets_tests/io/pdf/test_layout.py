@@ -138,3 +138,13 @@ def test_a_column_that_no_row_of_the_columns_fills_is_left_out() -> None:
     left, right = column("l", 50, 5), column("r", 320, 5)
     third = line("third", 636, left=560, width=20)
     assert {*order(third, *left, *right)} == {run.text for run in (third, *left, *right)}
+
+
+def test_lines_of_chinese_and_japanese_are_joined_without_a_space() -> None:
+    assert texts(line("\u4e2d\u6587\u7684", 700), line("\u6587\u5b57\u3002", 688)) == [
+        "\u4e2d\u6587\u7684\u6587\u5b57\u3002"
+    ]
+    assert texts(line("\u3072\u3089\uff0c", 700), line("\u304c\u306a", 688)) == ["\u3072\u3089\uff0c\u304c\u306a"]
+    assert texts(line("\u4e2d\u6587", 700), line("PDF", 688)) == ["\u4e2d\u6587 PDF"]
+    # Korean has spaces between words
+    assert texts(line("\ud55c\uad6d", 700), line("\uae00\uc790", 688)) == ["\ud55c\uad6d \uae00\uc790"]

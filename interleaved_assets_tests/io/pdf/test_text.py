@@ -51,6 +51,33 @@ def test_words_from_right_to_left_are_read_so_whether_turned_around_or_as_drawn(
     assert in_order("\u062a\u0628 ab", 10, 20, 25, 30, 40) == "\u0628\u062a ab"
 
 
+def test_words_of_a_phrase_are_read_from_the_right() -> None:
+    # two words and a full stop as drawn from the left, then the same turned around
+    assert in_order(".\u062a\u0628 \u0627\u0644", 0, 10, 20, 30, 40, 50) == "\u0644\u0627 \u0628\u062a."
+    assert in_order("\u0644\u0627 \u0628\u062a.", 50, 40, 30, 20, 10, 0) == "\u0644\u0627 \u0628\u062a."
+    # in a text from left to right
+    assert in_order("see \u0628 \u0627 here", *range(0, 120, 10)) == "see \u0627 \u0628 here"
+    # what is written from the left stays so
+    assert in_order("a b \u062a\u0628 \u0627\u0644", *range(0, 90, 10)) == "\u0644\u0627 \u0628\u062a a b"
+
+
+def test_arabic_numbers_are_read_from_the_left() -> None:
+    assert in_order("\u06f4\u06f1", 10, 20) == "\u06f4\u06f1"
+    assert in_order("\u06f1\u06f4", 20, 10) == "\u06f4\u06f1"
+    assert in_order("\u0661\u0662/\u0663", 10, 20, 30, 40) == "\u0661\u0662/\u0663"
+    assert in_order("\u0644\u0627 \u0661\u0662", 50, 40, 30, 10, 20) == "\u0644\u0627 \u0661\u0662"
+    # a comma that belongs to the number's right side stands behind it
+    assert (
+        in_order("\u0644\u0627 \u060c\u0661 \u0663", 50, 40, 35, 20, 30, 15, 10) == "\u0644\u0627 \u0661\u060c \u0663"
+    )
+
+
+def test_spaces_between_all_characters_of_a_line_of_chinese_or_japanese_are_no_words() -> None:
+    assert in_order("\u51fa \u529b \u3059 \u308b", *range(0, 70, 10)) == "\u51fa\u529b\u3059\u308b"
+    assert in_order("\u51fa\u529b \u3059\u308b", *range(0, 50, 10)) == "\u51fa\u529b \u3059\u308b"
+    assert in_order("a b c d e", *range(0, 90, 10)) == "a b c d e"
+
+
 def test_surrogates_are_joined_and_halves_replaced() -> None:
     codes = np.array([0x61, 0xD83D, 0xDC0D, 0xDC0D, 0x62, 0xD83D], np.uint32)
     _join_surrogates(codes)
