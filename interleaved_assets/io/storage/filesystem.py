@@ -48,13 +48,19 @@ _OF_A_FILE: Final = frozenset((
     errno.EINVAL, errno.EOVERFLOW, errno.ENXIO, errno.ENODEV,
 ))  # fmt: skip
 """Numbers of errors that say something about a file or its path. Others come from a disk, a mount or this process."""
-# Classes of connection errors, time-outs and damaged answers in botocore and aiohttp, by name to avoid importing them.
-_TRANSIENT_CLASSES: Final = frozenset(
-    {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "FlexibleChecksumError"}
-)
+# Classes of connection errors, time-outs and damaged answers in botocore, aiohttp and azure, by name to avoid importing
+# them.
+_TRANSIENT_CLASSES: Final = frozenset({
+    "ConnectionError", "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "FlexibleChecksumError",
+    "ServiceRequestError", "ServiceResponseError", "IncompleteReadError",
+})  # fmt: skip
 
 _RENEW: Final = "The credentials have expired: renew them in storage_options or the environment."
 _FULL: Final = "Free some space in the bucket, or raise its quota."
+_CHECKSUM: Final = (
+    "The data were damaged on their way; try again later. A server for which this happens each time sends the checksum "
+    "of the whole object with a part of it: set AWS_RESPONSE_CHECKSUM_VALIDATION=when_required in the environment."
+)
 _OTHER_KEYS: Final = "Pass the right key and secret in storage_options or the environment."
 # Advice by S3 error code, since s3fs maps many codes to the same exception. A HEAD response has only the HTTP status,
 # which several codes share.
@@ -176,7 +182,7 @@ def file_info(uri: str, storage_options: StorageOptions = None) -> dict[str, Any
     """Return fsspec's info of the file or folder at ``uri``, None without one; cached listings are ignored."""
     with client_errors(uri, "look at"):
         fs, path = filesystem(uri, storage_options)
-        fs.invalidate_cache(path)
+        fs.invalidate_cache()  # for a path, adlfs keeps the listing of its folder
         try:
             return dict(fs.info(path))
         except FileNotFoundError:
@@ -218,9 +224,11 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
     except StorageError:
         raise
     except Exception as error:  # exceptions of clients are recognized by their packages, which need not be imported
-        packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
-        if isinstance(error, OSError) or packages & _CLIENTS:
-            raise as_storage_error(error, uri, doing) from error
+        # adlfs raises RuntimeError from the client's exception
+        found = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
+        packages = {base.__module__.partition(".")[0] for base in type(found).__mro__}
+        if isinstance(found, OSError) or packages & _CLIENTS:
+            raise as_storage_error(found, uri, doing) from found
         raise
 
 
@@ -275,6 +283,8 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
         return StorageUnavailable(f"{uri} changed while it was read. Read it again once it is complete.")
     text = f"cannot {doing} {uri}: {reason.rstrip('.')}."
     # a full store answers with 507, and stays full
+    if type(error).__name__ == "FlexibleChecksumError":
+        return StorageUnavailable(f"{text} {_CHECKSUM}")
     if _is_transient(error) and s3_code(error) not in _S3_ADVICE:
         return StorageUnavailable(f"{text} The storage failed or did not respond; try again later.")
     return StorageError(f"{text} {_advice(error, uri)}")
@@ -283,7 +293,8 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
 def _advice(error: BaseException, uri: str) -> str:
     if (code := s3_code(error)) in _S3_ADVICE:
         return _S3_ADVICE[code]
-    if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
+    refused = isinstance(error, PermissionError) or _http_status(error) in (401, 403)
+    if refused or "Credentials" in type(error).__name__:
         if is_local(uri):
             return "Grant the user of this process access to it."
         return "Grant access to it, or pass credentials in storage_options or the environment."
@@ -299,16 +310,18 @@ def _is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
         return True
-    if _TRANSIENT_CLASSES & {base.__name__ for base in type(error).__mro__}:
+    # azure raises its own exception from that of a broken answer
+    if any(_TRANSIENT_CLASSES & {base.__name__ for base in type(one).__mro__} for one in (error, error.__cause__)):
         return True
     status = _http_status(error)
     return status is not None and (status >= 500 or status == 429)
 
 
 def _http_status(error: BaseException) -> int | None:
-    """Return the HTTP status in a client's exception: aiohttp ``status``, gcsfs ``code``, botocore ``response``."""
+    """Return the HTTP status in the exception of a client, each of which names it in its own way."""
     found = _s3_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
-    for candidate in (found, getattr(error, "status", None), getattr(error, "code", None)):
+    names = ("status", "code", "status_code")  # of aiohttp, gcsfs and azure
+    for candidate in (found, *(getattr(error, name, None) for name in names)):
         if isinstance(candidate, int):
             return candidate
     return None

@@ -57,7 +57,7 @@ def open_input(uri: str, storage_options: StorageOptions = None) -> Iterator[Bin
 
 
 def _open_remote(fs: AbstractFileSystem, path: str) -> Any:
-    fs.invalidate_cache(path)  # a cached listing may have the size and ETag of an older version
+    fs.invalidate_cache()  # a cached listing may have the size and ETag of an older version
     if "s3" not in fs.protocol:
         return fs.open(path, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
     bucket, key, version = fs.split_path(path)
@@ -189,7 +189,8 @@ class _RemoteFile(io.BufferedIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         with client_errors(self._uri, "read"):
-            return self._file.seek(offset, whence)
+            self._file.seek(offset, whence)
+            return self._file.tell()  # the seek of SFTP returns nothing
 
     def tell(self) -> int:
         with client_errors(self._uri, "read"):

@@ -83,7 +83,7 @@ def read_stamp(uri: str, storage_options: StorageOptions = None) -> str | None:
             if is_local(uri):
                 return local_stamp(local_path(uri).stat())
             fs, path = filesystem(uri, storage_options)
-            fs.invalidate_cache(path)
+            fs.invalidate_cache()  # for a path, adlfs keeps the listing of its folder
             return stamp_of(fs.info(path))
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -124,7 +124,7 @@ def file_version(uri: str, storage_options: StorageOptions = None) -> str:
         return _file_hash(path, stat.st_size, stat.st_mtime_ns)
     with storage_errors(uri, "look at"):
         fs, path_there = filesystem(uri, storage_options)
-        fs.invalidate_cache(path_there)
+        fs.invalidate_cache()
         info = fs.info(path_there)
     stamp = next((info[key] for key in _STAMPS if key in info), "")
     return _digest([info.get("size"), str(stamp)])

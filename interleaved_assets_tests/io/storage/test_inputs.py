@@ -12,10 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import EndpointConnectionError, FlexibleChecksumError, NoCredentialsError
+from fsspec.implementations.local import LocalFileOpener, LocalFileSystem
 
 from interleaved_assets.io.storage import (
     InputFile,
@@ -24,11 +27,15 @@ from interleaved_assets.io.storage import (
     check_allowed,
     exists,
     find_files,
+    list_stamps,
     local_copy,
     open_input,
     read_small,
+    read_stamp,
+    storage_errors,
 )
 from interleaved_assets.model.errors import MissingDependency, OptionError, StorageError, StorageUnavailable
+from interleaved_assets_tests.elsewhere import elsewhere
 from interleaved_assets_tests.s3 import S3Server
 from interleaved_assets_tests.s3_gate import BAD_GATEWAY, EXPIRED, SKEWED, Refusal, s3_gate
 from interleaved_assets_tests.s3_requests import counted_requests
@@ -72,6 +79,52 @@ def test_a_remote_input_is_the_newest_version(s3_server: S3Server, bucket: str) 
     other.pipe(f"{bucket}/a.bin", b"a newer one")
     with open_input(f"{bucket}/a.bin", s3_server.storage_options) as file:
         assert file.read() == b"a newer one"
+
+
+class ListedOnce(LocalFileSystem):
+    """Files of the machine; it knows those of a folder that it has listed, as adlfs does, until all is forgotten."""
+
+    protocol = "listed-once"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return super()._strip_protocol(str(path).removeprefix("listed-once://"))
+
+    def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
+        found = super().ls(path, detail=True, **options)
+        self.dircache[path] = found
+        return found if detail else [info["name"] for info in found]
+
+    def info(self, path: Any, **options: Any) -> dict[str, Any]:
+        known = {info["name"]: info for infos in self.dircache.values() for info in infos}
+        return dict(known.get(path) or super().info(path, **options))
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        if path is None:
+            self.dircache.clear()
+        else:
+            self.dircache.pop(path, None)  # but not the listing of its folder
+
+
+def test_a_client_whose_seek_returns_nothing_is_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of SFTP does not."""
+    (tmp_path / "a.bin").write_bytes(b"0123456789")
+    monkeypatch.setattr(LocalFileOpener, "seek", lambda self, *where: self.f.seek(*where) and None)
+    with open_input(elsewhere(tmp_path / "a.bin")) as file:
+        assert file.seek(7) == 7
+        assert file.read() == b"789"
+
+
+def test_a_file_of_a_listed_folder_is_looked_at_anew(tmp_path: Path) -> None:
+    fsspec.register_implementation("listed-once", ListedOnce, clobber=True)
+    folder, file = f"listed-once://{tmp_path}", tmp_path / "a.bin"
+    file.write_bytes(b"old")
+    old = list_stamps(folder)
+    file.write_bytes(b"a newer one")
+    assert read_stamp(f"{folder}/a.bin") not in (None, old["a.bin"])
+    list_stamps(folder)
+    file.unlink()
+    assert not exists(f"{folder}/a.bin")
 
 
 def test_a_large_read_takes_parallel_ranges(s3_server: S3Server, bucket: str) -> None:
@@ -228,6 +281,44 @@ def test_http_status_separates_server_failures_from_refusals() -> None:
     assert isinstance(as_storage_error(ClientResponseError(503), "http://x", "read"), StorageUnavailable)
     assert isinstance(as_storage_error(ClientResponseError(429), "http://x", "read"), StorageUnavailable)
     assert not isinstance(as_storage_error(ClientResponseError(403), "http://x", "read"), StorageUnavailable)
+
+
+class ResponseError(Exception):
+    """The exception of azure's client, which has an HTTP status, or a broken answer as its cause."""
+
+    __module__ = "azure.core.exceptions"
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__("refused")
+        self.status_code = status
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "may_pass", "advice"),
+    [
+        (503, None, True, "try again later"),
+        (403, None, False, "Grant access to it, or pass credentials"),
+        (None, EndpointConnectionError(endpoint_url="http://x"), True, "try again later"),
+    ],
+)
+def test_a_failed_upload_to_azure_is_a_storage_error(
+    status: int | None, cause: Exception | None, may_pass: bool, advice: str
+) -> None:
+    """Adlfs raises RuntimeError from the exception of the client."""
+    failed = ResponseError(status)
+    failed.__cause__ = cause
+    error = RuntimeError("Failed to upload block: refused!")
+    error.__cause__ = failed
+    with pytest.raises(StorageError, match=advice) as caught, storage_errors("abfs://c/a", "write"):
+        raise error
+    assert isinstance(caught.value, StorageUnavailable) is may_pass
+
+
+def test_a_checksum_that_never_holds_names_the_setting_of_the_client() -> None:
+    """Some S3 servers send that of the whole object with a part of it."""
+    error = as_storage_error(FlexibleChecksumError(error_msg="did not match"), "s3://b/k", "read")
+    assert isinstance(error, StorageUnavailable)
+    assert "AWS_RESPONSE_CHECKSUM_VALIDATION=when_required" in str(error)
 
 
 @pytest.mark.parametrize(
