@@ -78,7 +78,7 @@ WARC: Final = ShardFormat(
     endings=(".warc", ".warc.gz"),
     read=_imported("interleaved_assets.io.warc.reader:read_warc"),
     magic=b"WARC/",
-    version=4,
+    version=5,
     section="warc",
     settings=WarcSettings,
     shortfall=_imported("interleaved_assets.io.warc.reader:warc_shortfall"),
@@ -93,7 +93,7 @@ PDF: Final = ShardFormat(
     read=_imported("interleaved_assets.io.pdf.reader:read_pdf"),
     read_files=_imported("interleaved_assets.io.pdf.reader:read_pdfs"),
     magic=b"%PDF-",
-    version=5,
+    version=6,
     section="pdf",
     settings=PdfSettings,
 )

@@ -14,6 +14,8 @@ _SHARE_OF_PAGE: Final = 0.5
 """Share of a page's text above which a ``nav`` or ``footer`` is content: the page misuses the element."""
 _SHARE_OF_MAIN: Final = 0.3
 """Share of the main text above which a part with a telling class name is content: the name means something else."""
+_SHARE_OF_DIALOGS: Final = 0.5
+"""Share of the main text above which all dialogs together are content: a magazine calls each paragraph ``paywall``."""
 _LEAST_MAIN: Final = 0.35
 """Share of a page's text below which its ``main`` or ``article`` is not all of the content: a list has many."""
 _LINKED: Final = 0.8
@@ -62,9 +64,15 @@ def choose_main(page: Page) -> tuple[list[PageBlock], Counter[str], Counter[str]
             _, first, last = largest
             break
     most = _SHARE_OF_MAIN * (before[last] - before[first])
+    named: list[tuple[Region, range]] = []
     for region in others:
         start, end = max(region.start, first), min(region.end, last)
         if not region.is_certain and start < end and before[end] - before[start] <= most:
+            named.append((region, range(start, end)))
+    dialogs = {at for region, places in named if region.part == "dialog" for at in places if parts[at] is None}
+    are_content = sum(sizes[at] for at in dialogs) > _SHARE_OF_DIALOGS * (before[last] - before[first])
+    for region, _ in named:
+        if region.part != "dialog" or not are_content:
             _mark(parts, region)
     for at, block in enumerate(blocks):
         if parts[at] is None and not first <= at < last:

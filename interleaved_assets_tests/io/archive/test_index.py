@@ -229,7 +229,11 @@ def test_any_damage_gives_an_index_or_a_shard_error(seed: int) -> None:
     [
         (b"x", ""),
         (b"\0" * 100 + b"x" * 600, ""),
-        (b"PK\3\4" + bytes(600), "; it is a ZIP archive: pack its files as a tar"),
+        (b"PK\3\4" + bytes(600), "; it is a ZIP archive: pack its files as a tar; the web archives in a WACZ"),
+        (
+            b"filedesc://a.arc 0.0.0.0 20040204213402 text/plain 77\n",
+            "; it is a web archive in the older form ARC: make",
+        ),
         (b"\x28\xb5\x2f\xfd" + bytes(600), "; it is compressed with zstd: unpack it, or pack it with gzip"),
         (b"\x1f\x8b" + bytes(600), "; it is compressed twice: unpack it once"),
         (b"<html>" * 200, "; it is a page of HTML or XML, perhaps the answer of a server"),

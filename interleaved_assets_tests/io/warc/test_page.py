@@ -93,6 +93,15 @@ def test_a_part_with_most_of_the_text_is_content_whatever_it_is_called() -> None
         assert main(f"<body><p>Short.</p>{part}</body>") == ["Short.", LONG.strip()]
 
 
+PARAGRAPH = "A paragraph with several words of the article. "
+
+
+def test_paragraphs_that_are_all_called_a_dialog_are_the_content() -> None:
+    free, walled = f"<p>{PARAGRAPH}</p>", f'<p class="paywall">{PARAGRAPH}</p>'
+    assert len(main(free + 9 * walled)) == 10
+    assert len(main(9 * free + walled)) == 9
+
+
 @pytest.mark.parametrize(("opening", "is_left_out"), [("aside id=sidebar", True), ("aside class=x", False)])
 def test_a_sidebar_by_element_and_name_is_left_out_beside_a_short_article(opening: str, is_left_out: bool) -> None:
     aside = f"<{opening}><p>{LONG}</p></aside>"
