@@ -17,6 +17,8 @@ export DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS ?= 300
 export DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS ?= 600
 # Runs of a backfill that the daemon queues before it checks whether the backfill was cancelled; Dagster's default is 25.
 export DAGSTER_ASSET_BACKFILL_RUN_CHUNK_SIZE ?= 2
+# A backfill waits while the settings are refused; otherwise it ends as failed, and its runs are cancelled.
+export DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR ?= 1
 
 .DELETE_ON_ERROR:
 .PHONY: demo ui test test-all check format docs screenshots bench wheel clean help

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ _PROGRESS_SECONDS = 2
 """How often a wait looks whether anything has happened."""
 _NEVER_SECONDS = 86_400
 _SHOWN_OF_LOG = 2000
+_MADE = re.compile(r"^export (DAGSTER_\w+) \?= (\S+)$", re.MULTILINE)
 UNFINISHED = [
     DagsterRunStatus.QUEUED,
     DagsterRunStatus.NOT_STARTED,
@@ -260,7 +262,12 @@ def live_dagster(
     """
     home.mkdir(parents=True, exist_ok=True)
     configure(home, monitoring_seconds=monitoring_seconds)
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "INTERLEAVED_SETTINGS": str(settings_file)}
+    environment = {
+        **dict(_MADE.findall((ROOT / "Makefile").read_text())),  # as make ui starts them
+        **os.environ,
+        "DAGSTER_HOME": str(home),
+        "INTERLEAVED_SETTINGS": str(settings_file),
+    }
     live = LiveDagster(home, environment, reload_seconds)
     try:
         with live.instance():
@@ -291,7 +298,7 @@ def configure(home: Path, *, monitoring_seconds: int | None = None, max_runtime_
         max_runtime_seconds: after which a run is ended as failed, where that is not as in ``dagster.yaml``.
     """
     config = yaml.safe_load((ROOT / "dagster.yaml").read_text())
-    config["run_queue"] = {"dequeue_interval_seconds": 1}  # Dagster's own is 5
+    config["run_queue"] |= {"dequeue_interval_seconds": 1, "user_code_failure_retry_delay": 1}  # Dagster's: 5 and 60
     if monitoring_seconds is not None:
         config["run_monitoring"]["poll_interval_seconds"] = monitoring_seconds
         config["run_monitoring"]["free_slots_after_run_end_seconds"] = monitoring_seconds

@@ -37,6 +37,16 @@ query ($which: SensorSelector!) {
   sensorOrError(sensorSelector: $which) { ... on Sensor { sensorState { ticks(limit: 10) { timestamp status } } } }
 }"""
 
+LAUNCH_RUN = """
+mutation ($tags: [ExecutionTag!]) {
+  launchRun(executionParams: {
+    selector: {
+      repositoryLocationName: "interleaved_assets", repositoryName: "__repository__", jobName: "bring_up_to_date"
+    }
+    executionMetadata: {tags: $tags}
+  }) { __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
+}"""
+
 
 @pytest.fixture
 def live(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiveDagster]:
@@ -179,3 +189,36 @@ def test_small_files_of_folders_go_through_together_and_another_file_makes_its_s
     assert {tags[name] for tags in added for name in (RANGE_START, RANGE_END, ONE) if name in tags} == {changed}
     rows = pa.concat_tables(read_shard(str(tars / f"{changed}.tar"))).to_pylist()
     assert [row["text_content"] for row in rows if row["sample_id"] == "dog"] == [None, None, "caption of the dog"]
+
+
+def test_a_backfill_and_a_queued_run_wait_until_refused_settings_are_mended(tmp_path: Path) -> None:
+    project(tmp_path)
+    for seed, key in enumerate(("a", "b")):
+        good_shard(tmp_path / "raw" / f"{key}.tar", seed=10 * seed)
+    with live_dagster(tmp_path / "home", tmp_path / "interleaved.toml", reload_seconds=10) as live:
+        live.add_partitions(["a", "b"])
+        live.kill_all_of("daemon")
+        launched = live.launch(STAGES, ["a"])
+        tags = [{"key": name, "value": "b"} for name in (RANGE_START, RANGE_END)]
+        answer = live.ask(LAUNCH_RUN, tags=tags)["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        run_id = answer["run"]["runId"]
+        settings = tmp_path / "interleaved.toml"
+        good = settings.read_text()
+        settings.write_text(f"{good}[selection]\nmin_sharpness = 'much'\n")
+        live.start_daemon()
+        with live.instance() as instance:
+            live.wait_for(
+                lambda: (
+                    f"Backfill {launched} was unable to continue" in live.log("daemon")
+                    and any("re-submitting" in entry.message for entry in instance.all_logs(run_id))
+                ),
+                "the daemon to wait with both",
+            )
+            settings.write_text(good)
+            assert live.backfill_ended(launched) == "COMPLETED_SUCCESS"
+            live.wait_for(
+                lambda: instance.get_run_by_id(run_id).status == dg.DagsterRunStatus.SUCCESS,  # type: ignore[union-attr]
+                "the run that was queued",
+            )
+        assert materialized(live, "final_tars") == {"a", "b"}

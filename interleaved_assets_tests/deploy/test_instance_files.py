@@ -85,6 +85,7 @@ def test_runs_and_steps_at_a_time_are_limited(instance: dg.DagsterInstance) -> N
     limits = instance.get_concurrency_config()
     assert limits.run_queue_config is not None
     assert limits.run_queue_config.max_concurrent_runs == 2
+    assert limits.run_queue_config.max_user_code_failure_retries == 30
     assert limits.pool_config.default_pool_limit == 1
     assert str(limits.pool_config.pool_granularity.value) == "op"
 
