@@ -149,6 +149,29 @@ def test_figures_whose_captions_are_links_are_no_list_of_other_pages() -> None:
     assert len(main(f"<body><p>{LONG}</p>{figures}</body>")) == 7
 
 
+def test_short_texts_before_and_after_the_text_to_read_are_left_out_with_their_images() -> None:
+    top = "<div>Edition</div><div>Saturday</div><div>23 °C</div><img src=logo.png><div>12:30</div><img src=lead.png>"
+    end = "<img src=last.png><h3>More news</h3><div>21 June</div><img src=more.png><div>© 2014</div>"
+    read = [LONG.strip(), LONG.strip()]
+    places = [f"https://a.example/b/{name}.png" for name in ("lead", "last")]
+    assert main(f"{top}<p>{LONG}</p><p>{LONG}</p>{end}") == [places[0], *read, places[1]]
+    # a heading of the page stays, with what follows it
+    assert main(f"{top}<h1>Storm</h1>By A. B.<p>{LONG}</p>") == [places[0], "Storm", "By A. B.", LONG.strip()]
+
+
+def test_photos_with_short_captions_after_a_text_and_an_end_of_two_texts_stay() -> None:
+    photos = "".join(f"<img src={at}.jpg><div>Photo number {at}</div>" for at in range(9))
+    assert len(main(f"<p>{LONG}</p>{photos}")) == 19
+    assert main(f"<p>{LONG}</p><div>See more photos:</div><img src=a.jpg><div>End.</div>")[1:] == [
+        "See more photos:", "https://a.example/b/a.jpg", "End.",
+    ]  # fmt: skip
+
+
+def test_a_page_of_short_texts_is_kept_whole() -> None:
+    words = "".join(f"<p>{word} {LONG[:20]}</p>" for word in ("one", "two", "three", "four", "five"))
+    assert len(main(f"{words}<p>{LONG[:60]}</p>{words}")) == 11
+
+
 def test_what_is_left_out_is_counted_by_part() -> None:
     page = parsed(f"<nav>12345<img src=a.png></nav><main><p>{LONG}</p><div class=share>123</div></main>outside")
     _, characters, images = choose_main(page)
