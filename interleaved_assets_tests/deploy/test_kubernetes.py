@@ -200,6 +200,7 @@ def test_dagster_takes_the_instance_that_the_values_describe(
         assert type(instance.run_launcher).__name__ == "K8sRunLauncher"
         assert instance.compute_log_manager._s3_bucket == "curation-logs"  # there is no public name
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 8
+        assert instance.get_concurrency_config().run_queue_config.max_user_code_failure_retries == 30
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
         assert not instance.telemetry_enabled
         assert instance.scheduler.max_tick_retries == 30

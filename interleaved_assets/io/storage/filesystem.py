@@ -224,12 +224,16 @@ def storage_errors(uri: str, doing: str) -> Iterator[None]:
     except StorageError:
         raise
     except Exception as error:  # exceptions of clients are recognized by their packages, which need not be imported
-        # adlfs raises RuntimeError from the client's exception
-        found = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
-        packages = {base.__module__.partition(".")[0] for base in type(found).__mro__}
-        if isinstance(found, OSError) or packages & _CLIENTS:
+        # adlfs raises RuntimeError from the client's exception; a plugin may raise it from an OSError of its own
+        cause = error.__cause__ if type(error) is RuntimeError else None
+        found = cause if cause is not None and _is_of_client(cause) else error
+        if isinstance(found, OSError) or _is_of_client(found):
             raise as_storage_error(found, uri, doing) from found
         raise
+
+
+def _is_of_client(error: BaseException) -> bool:
+    return not _CLIENTS.isdisjoint(base.__module__.partition(".")[0] for base in type(error).__mro__)
 
 
 @contextmanager

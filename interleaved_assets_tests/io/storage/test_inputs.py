@@ -314,6 +314,14 @@ def test_a_failed_upload_to_azure_is_a_storage_error(
     assert isinstance(caught.value, StorageUnavailable) is may_pass
 
 
+def test_a_runtime_error_from_an_oserror_of_other_code_is_no_storage_error() -> None:
+    """Pillow raises OSError for a damaged image, and a reader of a plugin RuntimeError from it."""
+    error = RuntimeError("bad frame")
+    error.__cause__ = OSError("image file is truncated")
+    with pytest.raises(RuntimeError, match="bad frame"), storage_errors("s3://b/k", "read"):
+        raise error
+
+
 def test_a_checksum_that_never_holds_names_the_setting_of_the_client() -> None:
     """Some S3 servers send that of the whole object with a part of it."""
     error = as_storage_error(FlexibleChecksumError(error_msg="did not match"), "s3://b/k", "read")
