@@ -38,6 +38,7 @@ _PITCH: Final = 1.8
 """Distance of the lines of prose, at most, as a multiple of their height; rows of forms are further apart."""
 _MOST_LEVELS: Final = 20
 _RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
 
 
 class Box(NamedTuple):
@@ -305,12 +306,12 @@ def as_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _line(row: _Numbered, height: float) -> Line:
-    """Return the runs of a row as one line, from right to left if most of it is written so."""
+    """Return the runs of a row as one line, from right to left if it is written so."""
     runs = sorted((run for _, run in row), key=lambda run: run.box.left)
     if len(runs) == 1:
         return runs[0]
-    if 2 * sum(len(_RTL.findall(run.text)) for run in runs) > sum(len(run.text) for run in runs):
-        runs.reverse()
+    if any(_RTL.search(run.text) for run in runs):
+        runs = _as_read(runs, height)
     text, box, cells = runs[0].text, runs[0].box, 1
     for run in runs[1:]:
         gap = max(run.box.left - box.right, box.left - run.box.right)
@@ -319,6 +320,41 @@ def _line(row: _Numbered, height: float) -> Line:
         box = box.with_(run.box)
     widest = max(runs, key=lambda run: run.box.width).box
     return Line(text, Box(box.left, widest.bottom, box.right, widest.top), cells=cells)
+
+
+def _as_read(runs: list[Line], height: float) -> list[Line]:
+    """Return the runs of a line with right-to-left text in the order in which they are read.
+
+    Words that stand side by side and are read in the other direction than the line are one phrase. Signs of a
+    right-to-left line that are drawn with a word of another script, or with a number, belong to its other side.
+    """
+    letters = [_letters(run.text) for run in runs]
+    ends = [right > left for right, left in letters if right or left]
+    rights, lefts = (sum(count) for count in zip(*letters, strict=True))
+    is_right_to_left = ends[0] if ends[0] == ends[-1] else rights > lefts
+    phrases: list[list[Line]] = []
+    goes_on = False
+    for run, (right, left) in zip(runs, letters, strict=True):
+        is_other = right == 0 if is_right_to_left else right > left
+        is_near = bool(phrases) and run.box.left - phrases[-1][-1].box.right <= _INDENTED * height
+        if goes_on and is_other and is_near:
+            phrases[-1].append(run)
+        else:
+            phrases.append([run])
+        goes_on = is_other
+    if not is_right_to_left:
+        return [_line(list(enumerate(phrase)), height) for phrase in phrases]
+    found: list[Line] = []
+    for phrase in reversed(phrases):
+        has_words = any(_letters(run.text)[1] for run in phrase)
+        for run in [_line(list(enumerate(phrase)), height)] if has_words else reversed(phrase):
+            found.append(run if _RTL.search(run.text) else run._replace(text=_SIGNS.sub(r"\3\2\1", run.text)))
+    return found
+
+
+def _letters(text: str) -> tuple[int, int]:
+    """Return the number of characters of right-to-left scripts, and of other letters."""
+    return len(_RTL.findall(text)), sum(map(str.isalpha, _RTL.sub("", text)))
 
 
 def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:

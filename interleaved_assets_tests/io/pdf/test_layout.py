@@ -97,6 +97,29 @@ def test_a_row_of_right_to_left_text_is_read_from_the_right() -> None:
     assert order(line("\u0628", 700, left=50, width=20), line("\u0627", 700, left=100, width=20)) == ["\u0627 \u0628"]
 
 
+def beside(*words: str) -> list[str]:
+    """Return the text of a line of words as drawn from the left, a space apart."""
+    at = [sum(10 * len(word) + 5 for word in words[:number]) for number in range(len(words))]
+    return order(*(line(word, 700, left=left, width=10 * len(word)) for word, left in zip(words, at, strict=True)))
+
+
+def test_a_line_from_the_right_holds_words_and_numbers_from_the_left() -> None:
+    # most letters are Latin, but the line begins and ends in Hebrew
+    assert beside("\u05d1", "Python", "\u05d0") == ["\u05d0 Python \u05d1"]
+    assert beside("\u05d1", "BBC", "News", "\u05d0") == ["\u05d0 BBC News \u05d1"]
+    assert beside(".14:30", "\u05d1", "12/05/2024", "\u05d0") == ["\u05d0 12/05/2024 \u05d1 14:30."]
+    assert beside("\u05d1", "15%-", "\u05d0") == ["\u05d0 -15% \u05d1"]
+    # cells in Latin letters are no phrase
+    assert order(
+        line("a", 700, 0, 20), line("b", 700, 60, 20), line("\u05d0", 700, 120, 20), line("\u05d1\u05d1", 700, 180, 20)
+    ) == ["\u05d1\u05d1 \u05d0 b a"]
+
+
+def test_a_line_from_the_left_holds_a_phrase_from_the_right() -> None:
+    assert beside("The", "\u05d1", "\u05d0", "word") == ["The \u05d0 \u05d1 word"]
+    assert beside("One", "word:", "\u05d0") == ["One word: \u05d0"]
+
+
 def test_rows_of_cells_stay_lines_and_prose_with_a_wide_space_does_not() -> None:
     table = [Line("a b c", Box(50, 690, 250, 700), cells=3), Line("d e f", Box(50, 678, 250, 688), cells=3)]
     assert texts(*table) == ["a b c\nd e f"]
