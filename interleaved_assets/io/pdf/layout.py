@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -38,6 +38,7 @@ _PITCH: Final = 1.8
 """Distance of the lines of prose, at most, as a multiple of their height; rows of forms are further apart."""
 _MOST_LEVELS: Final = 20
 _RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_TURNED: Final = str.maketrans("()[]{}", ")(][}{")
 _SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
 
 
@@ -393,7 +394,18 @@ def _joined(group: Sequence[Line]) -> Paragraph:
         parting = "\n" if is_row else _space_between(text, line.text)
         text = text[:-1] + line.text if is_cut else f"{text}{parting}{line.text}"
         box = box.with_(line.box)
-    return Paragraph(text, box, is_table=group[0].is_table)
+    return Paragraph(_with_brackets(text), box, is_table=group[0].is_table)
+
+
+def _with_brackets(text: str) -> str:
+    """Return right-to-left text with its brackets turned if each is closed only so, as in PDF files of browsers."""
+    turned = text.translate(_TURNED)
+    return turned if _RTL.search(text) and not _is_closed(text) and _is_closed(turned) else text
+
+
+def _is_closed(text: str) -> bool:
+    depths = [*accumulate((character in "([{") - (character in ")]}") for character in text)]
+    return not depths or (min(depths) >= 0 and depths[-1] == 0)
 
 
 def joined_lines(lines: Sequence[Line]) -> str:

@@ -120,6 +120,12 @@ def test_a_line_from_the_left_holds_a_phrase_from_the_right() -> None:
     assert beside("One", "word:", "\u05d0") == ["One word: \u05d0"]
 
 
+def test_brackets_of_text_from_the_right_are_turned_if_each_is_closed_only_so() -> None:
+    assert texts(line("\u05d0 )\u05d1", 700), line("\u05d2( ]1[", 688)) == ["\u05d0 (\u05d1 \u05d2) [1]"]
+    for kept in ("\u05d0 (\u05d1)", "\u05d0) \u05d1) \u05d2", "a )b( c", "\u05d0 (\u05d1"):
+        assert texts(line(kept, 700)) == [kept]
+
+
 def test_rows_of_cells_stay_lines_and_prose_with_a_wide_space_does_not() -> None:
     table = [Line("a b c", Box(50, 690, 250, 700), cells=3), Line("d e f", Box(50, 678, 250, 688), cells=3)]
     assert texts(*table) == ["a b c\nd e f"]
