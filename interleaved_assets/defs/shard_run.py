@@ -190,7 +190,8 @@ def _summary(stage: Stage, failed: Mapping[str, Exception], total: int, stopped:
         f"{keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}: {error}" for error, keys in alike.items()
     ]
     shown = "\n".join(lines[:10]) + (f"\n… and {len(lines) - 10} more errors" if len(lines) > 10 else "")
-    return f"{stage.name}: {len(failed)} of {total} shards failed{where}, the others are materialized.\n{shown}"
+    others = ", the others are materialized" if len(failed) < total else ""
+    return f"{stage.name}: {len(failed)} of {total} shards failed{where}{others}.\n{shown}"
 
 
 def shard_pictures(

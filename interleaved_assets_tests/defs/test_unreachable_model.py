@@ -75,7 +75,7 @@ def test_definitions_load_and_only_the_step_fails(
         (failure,) = [event.step_failure_data for event in result.all_events if event.is_step_failure]
         assert failure.user_failure_data is not None
         lines = str(failure.user_failure_data.description).splitlines()
-        assert lines[0] == "clip_scores: 1 of 1 shards failed, the others are materialized."
+        assert lines[0] == "clip_scores: 1 of 1 shards failed."
         place = "s3://nowhere/model.pt" if unreachable == "checkpoint" else f"https://{closed}/head.pth"
         assert lines[1].startswith(f"a: cannot look at {place}: ")
         assert len(lines) == 2
@@ -113,7 +113,7 @@ def test_weights_that_cannot_be_loaded_are_the_error_of_every_shard(
             assert {record.asset_observation.metadata["error"].value for record in shown} == {said}  # type: ignore[union-attr]
         assert failure.user_failure_data is not None
         assert str(failure.user_failure_data.description).splitlines()[0] == (
-            "final_tars: 2 of 2 shards failed (2 at clip_scores), the others are materialized."
+            "final_tars: 2 of 2 shards failed (2 at clip_scores)."
         )
         errors = [entry.user_message for entry in instance.all_logs(run.run_id) if entry.level == logging.ERROR]
         assert f"clip_scores, shard a: {said}" in errors
