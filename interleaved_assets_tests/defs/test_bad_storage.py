@@ -115,7 +115,7 @@ def test_an_output_root_that_may_not_be_written(
         (error,) = [line for line in ran.errors if line.startswith(f"normalized, shard {key}: ")]
         assert re.search(r"cannot write s3://shared/unwritable/\S+: Access Denied\. Grant access", error)
     # failures cannot be stored, so the asset at which all shards failed ends the run, with their errors
-    assert ran.summary.startswith("normalized: 2 of 2 shards failed, ")
+    assert ran.summary.startswith("normalized: 2 of 2 shards failed.\n")
     assert "Access Denied. Grant access" in ran.summary
     assert not any(materialized(instance, asset) for asset in STAGES)
     watcher = Watcher(instance, settings)
@@ -292,7 +292,7 @@ def test_a_storage_that_refuses_everything_once_a_run_has_begun(
     settings = within(base, raw, raw.replace("/raw", "/out"), gate.storage_options)
     gate.refuses = lambda method, path: EXPIRED if gate.refused or method == "PUT" else None
     ran = run_chain(instance, settings, KEYS)
-    assert ran.summary.startswith("normalized: 2 of 2 shards failed, ")
+    assert ran.summary.startswith("normalized: 2 of 2 shards failed.\n")
     assert "The credentials have expired: renew them" in ran.summary
 
 
@@ -330,7 +330,7 @@ def test_a_bucket_that_is_full(
     settings = within(base, raw, out, gate.storage_options | {"config_kwargs": {"retries": {"max_attempts": 0}}})
     gate.refuses = lambda method, path: full if method == "PUT" and "/out/filtered/" in path else None
     ran = run_chain(instance, settings, KEYS)
-    assert ran.summary.startswith("final_tars: 2 of 2 shards failed (2 at filtered), ")
+    assert ran.summary.startswith("final_tars: 2 of 2 shards failed (2 at filtered).\n")
     assert "Free some space in the bucket, or raise its quota." in ran.summary
     assert len(gate.refused) == len(KEYS)
     gate.refuses = lambda method, path: None
