@@ -21,7 +21,8 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.images import MOST_IMAGE_PIXELS, Marks, image_block, png_block
-from interleaved_assets.io.pdf.layout import Box, Paragraph, paragraphs, places, reading_order
+from interleaved_assets.io.pdf.layout import places, reading_order
+from interleaved_assets.io.pdf.lines import Box, Paragraph, paragraphs
 from interleaved_assets.io.pdf.objects import Matrix, clockwise, object_box, page_matrix, page_objects
 from interleaved_assets.io.pdf.tables import page_rules, ruled_tables
 from interleaved_assets.io.pdf.text import directions, page_characters, page_runs

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from PIL import Image
 from pydantic import BaseModel, Field, ValidationError
 
-from interleaved_assets.io.pdf.layout import Box
+from interleaved_assets.io.pdf.lines import Box
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.model.errors import row_error
 

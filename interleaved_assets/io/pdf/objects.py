@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import pypdfium2.raw as raw
 
-from interleaved_assets.io.pdf.layout import Box
+from interleaved_assets.io.pdf.lines import Box
 
 _MOST_FORMS: Final = 5
 """Levels of form objects in which objects are looked for."""

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import pypdfium2.raw as raw
 
-from interleaved_assets.io.pdf.layout import Box, Line, as_markdown, joined_lines, reading_order
+from interleaved_assets.io.pdf.layout import as_markdown, reading_order
+from interleaved_assets.io.pdf.lines import Box, Line, joined_lines
 from interleaved_assets.io.pdf.objects import Matrix, object_box, object_matrix, page_objects
 
 _THIN: Final = 2.0

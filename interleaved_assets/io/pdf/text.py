@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pypdfium2.raw as raw
 
-from interleaved_assets.io.pdf.layout import Box, Line
+from interleaved_assets.io.pdf.lines import Box, Line
 from interleaved_assets.io.pdf.objects import Matrix, clockwise
 from interleaved_assets.io.pdf.right_to_left import as_read, has_right_to_left
 

@@ -1,30 +1,9 @@
-from interleaved_assets.io.pdf.layout import Box, Line, Paragraph, paragraphs, places, reading_order
+from interleaved_assets.io.pdf.layout import places, reading_order
+from interleaved_assets.io.pdf.lines import Box, Line, Paragraph, paragraphs
 
 
 def line(text: str, top: float, left: float = 50, width: float = 200, height: float = 10) -> Line:
     return Line(text, Box(left, top - height, left + width, top))
-
-
-def texts(*lines: Line) -> list[str]:
-    return [paragraph.text for paragraph in paragraphs(lines)]
-
-
-def test_lines_of_one_column_are_a_paragraph_and_a_gap_ends_it() -> None:
-    assert texts(line("one", 700), line("two", 688), line("three", 650)) == ["one two", "three"]
-
-
-def test_a_hyphen_is_removed_where_the_word_goes_on() -> None:
-    assert texts(line("a hy-", 700), line("phen", 688)) == ["a hyphen"]
-    assert texts(line("pages 3-", 700), line("5", 688)) == ["pages 3- 5"]
-    assert texts(line("Jean-", 700), line("Luc", 688)) == ["Jean- Luc"]
-
-
-def test_another_column_another_size_and_an_indent_begin_a_paragraph() -> None:
-    assert texts(line("left", 100), line("right", 700, left=320)) == ["left", "right"]
-    assert texts(line("Heading", 700, height=20), line("text", 678)) == ["Heading", "text"]
-    assert texts(line("one", 700), line("two", 688), line("indented", 676, left=70)) == ["one two", "indented"]
-    # a first line that is indented more than those below it
-    assert texts(line("indented", 700, left=70), line("one", 688)) == ["indented one"]
 
 
 def test_an_image_stands_between_the_paragraphs_of_its_column() -> None:
@@ -93,45 +72,6 @@ def test_rows_that_leave_two_strips_free_are_a_table() -> None:
     assert [paragraph.is_table for paragraph in paragraphs([table, line("after", 640)])] == [True, False]
 
 
-def test_a_row_of_right_to_left_text_is_read_from_the_right() -> None:
-    assert order(line("\u0628", 700, left=50, width=20), line("\u0627", 700, left=100, width=20)) == ["\u0627 \u0628"]
-
-
-def beside(*words: str) -> list[str]:
-    """Return the text of a line of words as drawn from the left, a space apart."""
-    at = [sum(10 * len(word) + 5 for word in words[:number]) for number in range(len(words))]
-    return order(*(line(word, 700, left=left, width=10 * len(word)) for word, left in zip(words, at, strict=True)))
-
-
-def test_a_line_from_the_right_holds_words_and_numbers_from_the_left() -> None:
-    # most letters are Latin, but the line begins and ends in Hebrew
-    assert beside("\u05d1", "Python", "\u05d0") == ["\u05d0 Python \u05d1"]
-    assert beside("\u05d1", "BBC", "News", "\u05d0") == ["\u05d0 BBC News \u05d1"]
-    assert beside(".14:30", "\u05d1", "12/05/2024", "\u05d0") == ["\u05d0 12/05/2024 \u05d1 14:30."]
-    assert beside("\u05d1", "15%-", "\u05d0") == ["\u05d0 -15% \u05d1"]
-    # cells in Latin letters are no phrase
-    assert order(
-        line("a", 700, 0, 20), line("b", 700, 60, 20), line("\u05d0", 700, 120, 20), line("\u05d1\u05d1", 700, 180, 20)
-    ) == ["\u05d1\u05d1 \u05d0 b a"]
-
-
-def test_a_line_from_the_left_holds_a_phrase_from_the_right() -> None:
-    assert beside("The", "\u05d1", "\u05d0", "word") == ["The \u05d0 \u05d1 word"]
-    assert beside("One", "word:", "\u05d0") == ["One word: \u05d0"]
-
-
-def test_brackets_of_text_from_the_right_are_turned_if_each_is_closed_only_so() -> None:
-    assert texts(line("\u05d0 )\u05d1", 700), line("\u05d2( ]1[", 688)) == ["\u05d0 (\u05d1 \u05d2) [1]"]
-    for kept in ("\u05d0 (\u05d1)", "\u05d0) \u05d1) \u05d2", "a )b( c", "\u05d0 (\u05d1"):
-        assert texts(line(kept, 700)) == [kept]
-
-
-def test_rows_of_cells_stay_lines_and_prose_with_a_wide_space_does_not() -> None:
-    table = [Line("a b c", Box(50, 690, 250, 700), cells=3), Line("d e f", Box(50, 678, 250, 688), cells=3)]
-    assert texts(*table) == ["a b c\nd e f"]
-    assert texts(line("one", 700), line("two", 688)._replace(cells=2), line("three", 676)) == ["one two three"]
-
-
 def test_what_stands_above_or_below_columns_at_one_side_is_not_a_part_of_them() -> None:
     left, right = column("l", 50, 5), column("r", 320, 5)
     table = [
@@ -167,13 +107,3 @@ def test_a_column_that_no_row_of_the_columns_fills_is_left_out() -> None:
     left, right = column("l", 50, 5), column("r", 320, 5)
     third = line("third", 636, left=560, width=20)
     assert {*order(third, *left, *right)} == {run.text for run in (third, *left, *right)}
-
-
-def test_lines_of_chinese_and_japanese_are_joined_without_a_space() -> None:
-    assert texts(line("\u4e2d\u6587\u7684", 700), line("\u6587\u5b57\u3002", 688)) == [
-        "\u4e2d\u6587\u7684\u6587\u5b57\u3002"
-    ]
-    assert texts(line("\u3072\u3089\uff0c", 700), line("\u304c\u306a", 688)) == ["\u3072\u3089\uff0c\u304c\u306a"]
-    assert texts(line("\u4e2d\u6587", 700), line("PDF", 688)) == ["\u4e2d\u6587 PDF"]
-    # Korean has spaces between words
-    assert texts(line("\ud55c\uad6d", 700), line("\uae00\uc790", 688)) == ["\ud55c\uad6d \uae00\uc790"]

@@ -4,7 +4,7 @@ import numpy as np
 import pypdfium2
 import pytest
 
-from interleaved_assets.io.pdf.layout import Line
+from interleaved_assets.io.pdf.lines import Line
 from interleaved_assets.io.pdf.text import _join_surrogates, _text, directions, page_characters, page_runs
 from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, with_font, write_pdf
