@@ -7,6 +7,8 @@ from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
+from interleaved_assets.io.pdf.right_to_left import RIGHT_TO_LEFT
+
 _GAP: Final = 0.7
 """Distance of two lines of one paragraph, at most, as a multiple of the height of a line."""
 _TALLER: Final = 1.35
@@ -17,7 +19,6 @@ _INDENTED: Final = 1.5
 """Indent of a first line, as a multiple of the height of a line, from which on it begins a paragraph."""
 _SPACE: Final = 0.15
 """Distance of two runs of a line from which on a space parts them, as a multiple of their height."""
-_RTL: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _TURNED: Final = str.maketrans("()[]{}", ")(][}{")
 _SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
 
@@ -84,7 +85,7 @@ def joined_line(row: Iterable[Line], height: float) -> Line:
     runs = sorted(row, key=lambda run: run.box.left)
     if len(runs) == 1:
         return runs[0]
-    if any(_RTL.search(run.text) for run in runs):
+    if any(RIGHT_TO_LEFT.search(run.text) for run in runs):
         runs = _as_read(runs, height)
     text, box, cells = runs[0].text, runs[0].box, 1
     for run in runs[1:]:
@@ -122,13 +123,13 @@ def _as_read(runs: list[Line], height: float) -> list[Line]:
     for phrase in reversed(phrases):
         has_words = any(_letters(run.text)[1] for run in phrase)
         for run in [joined_line(phrase, height)] if has_words else reversed(phrase):
-            found.append(run if _RTL.search(run.text) else run._replace(text=_SIGNS.sub(r"\3\2\1", run.text)))
+            found.append(run if RIGHT_TO_LEFT.search(run.text) else run._replace(text=_SIGNS.sub(r"\3\2\1", run.text)))
     return found
 
 
 def _letters(text: str) -> tuple[int, int]:
     """Return the number of characters of right-to-left scripts, and of other letters."""
-    return len(_RTL.findall(text)), sum(map(str.isalpha, _RTL.sub("", text)))
+    return len(RIGHT_TO_LEFT.findall(text)), sum(map(str.isalpha, RIGHT_TO_LEFT.sub("", text)))
 
 
 def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
@@ -173,7 +174,7 @@ def _joined(group: Sequence[Line]) -> Paragraph:
 def _with_brackets(text: str) -> str:
     """Return right-to-left text with its brackets turned if each is closed only so, as in PDF files of browsers."""
     turned = text.translate(_TURNED)
-    return turned if _RTL.search(text) and not _is_closed(text) and _is_closed(turned) else text
+    return turned if RIGHT_TO_LEFT.search(text) and not _is_closed(text) and _is_closed(turned) else text
 
 
 def _is_closed(text: str) -> bool:

@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+RIGHT_TO_LEFT: Final = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+"""A letter, mark or digit of Arabic, Hebrew and other scripts that are read from the right."""
 _DIGIT: Final = r"[\u0660-\u0669\u066b\u066c\u06f0-\u06f9]"
-_LETTER: Final = rf"(?:(?!{_DIGIT})[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc])"
+_LETTER: Final = rf"(?:(?!{_DIGIT}){RIGHT_TO_LEFT.pattern})"
 _OTHER: Final = rf"(?:(?!{_DIGIT}|{_LETTER}).)"
 _WORD: Final = rf"(?:(?={_OTHER})\w)"
 _PARTS: Final = re.compile(
@@ -24,10 +26,6 @@ class _Part(NamedTuple):
     kind: str
     text: str
     left: float
-
-
-def has_right_to_left(text: str) -> bool:
-    return re.search(f"{_LETTER}|{_DIGIT}", text) is not None
 
 
 def as_read(text: str, boxes: np.ndarray) -> str:

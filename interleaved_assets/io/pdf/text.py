@@ -13,7 +13,7 @@ import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.lines import Box, Line
 from interleaved_assets.io.pdf.objects import Matrix, clockwise
-from interleaved_assets.io.pdf.right_to_left import as_read, has_right_to_left
+from interleaved_assets.io.pdf.right_to_left import RIGHT_TO_LEFT, as_read
 
 _WRAPPED: Final = (0xFFFE, 0x02)
 """Characters that PDFium writes for a hyphen at the end of a line; no line end follows."""
@@ -234,7 +234,7 @@ def _baseline(run: _Run, text_page: Any, turn: Matrix) -> float:
 def _text(codes: np.ndarray, boxes: np.ndarray) -> str:
     """Return the text of a run in the order in which it is read, without presentation forms and letter spacing."""
     text = codes.astype("<u4").tobytes().decode("utf-32-le", "replace")
-    if has_right_to_left(text):
+    if RIGHT_TO_LEFT.search(text):
         text = as_read(text, boxes)
     text = _PRESENTATION.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
     return _SPACED.sub(lambda found: found[0].replace(" ", ""), " ".join(text.split()))
