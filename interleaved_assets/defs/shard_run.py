@@ -49,12 +49,20 @@ def run_over_shards(
     """Take every shard of this run through ``stage``, in workers or on the Ray cluster, and log each when it is done.
 
     Raises:
-        dg.Failure: something is missing that this stage needs or, if it is the first of the run, another stage of the
-            run; no shard is read then. Or shards failed, and no asset downstream of this one is part of the run, or
-            the failure of one could not be stored. The run ends as failed, with the good shards recorded. Otherwise
-            the run continues with the good shards, and its last asset fails.
+        dg.Failure: the range of the run holds no shard. Or something is missing that this stage needs or, if it is the
+            first of the run, another stage of the run; no shard is read then. Or shards failed, and no asset downstream
+            of this one is part of the run, or the failure of one could not be stored. The run ends as failed, with the
+            good shards recorded. Otherwise the run continues with the good shards, and its last asset fails.
     """
     keys = list(context.partition_keys)
+    if not keys:
+        # Dagster keeps partitions in the order in which they were added, and a range that runs backwards is empty
+        first, last = context.partition_key_range
+        raise dg.Failure(
+            f"No shard was read: the range of this run, {first} to {last}, holds none any more, because a partition "
+            "was deleted and added again since. Materialize what is missing on the Lineage page.",
+            allow_retries=False,
+        )
     _prepare(context, stage, settings)
     failed: dict[str, Exception] = {}
     recorded: dict[str, LoggedShard] = {}

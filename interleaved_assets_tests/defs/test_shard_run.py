@@ -349,6 +349,16 @@ def test_a_partition_that_is_no_key_fails_and_leaves_no_file(tmp_path: Path, ins
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_range_that_runs_backwards_fails_instead_of_doing_nothing(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings, keys = good_shards(tmp_path, instance, "abc")
+    instance.delete_dynamic_partition("shards", "a")
+    instance.add_dynamic_partitions("shards", ["a"])  # as the sensor does, since its tar is there: behind the others
+    result = run(instance, settings, keys)
+    assert not result.success
+    assert "the range of this run, a to c, holds none any more" in str(result.failure_data_for_node("normalized"))
+    assert not any(materialized(instance, asset) for asset in STAGES)
+
+
 def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
