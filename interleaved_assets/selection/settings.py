@@ -40,6 +40,13 @@ class _Limits(BaseModel):
         return self.kept is not None or self.not_in is not None
 
     @property
+    def strings(self) -> str:
+        """The listed strings as text, such as ``keep en, de``; empty if none are listed."""
+        parts = [f"keep {', '.join(self.kept)}"] if self.kept is not None else []
+        parts += [f"drop {', '.join(self.not_in)}"] if self.not_in is not None else []
+        return " and ".join(parts)
+
+    @property
     def has_numbers(self) -> bool:
         """True if there is a minimum or a maximum."""
         return self.min is not None or self.max is not None

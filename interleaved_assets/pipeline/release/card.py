@@ -7,6 +7,8 @@ from typing import Final
 from interleaved_assets.model.shown import markdown_table
 from interleaved_assets.pipeline.release.documents import DOCUMENTS_FOLDER
 from interleaved_assets.pipeline.release.manifest import ColumnValues, Manifest
+from interleaved_assets.pipeline.stages.names import FILTERED
+from interleaved_assets.selection.settings import SelectionSettings
 
 _TARS_LISTED: Final = 50
 _VALUES_LISTED: Final = 20
@@ -111,11 +113,14 @@ def _single_licence(manifest: Manifest) -> str | None:
 def _filters(manifest: Manifest) -> str:
     if not manifest.filters:
         return "No filter had a bound: nothing was selected."
+    selection = SelectionSettings.model_validate(manifest.settings[FILTERED]["settings"])
     rows = [
-        (name, *("" if bound is None else f"{bound:g}" for bound in bounds))
+        (name, *("" if bound is None else f"{bound:g}" for bound in bounds), selection.given(name).strings)
         for name, bounds in manifest.filters.items()
     ]
-    return f"In the order in which they are applied.\n\n{markdown_table(('filter', 'minimum', 'maximum'), rows)}"
+    columns = 4 if any(row[-1] for row in rows) else 3
+    header, rows = ("filter", "minimum", "maximum", "strings")[:columns], [row[:columns] for row in rows]
+    return f"In the order in which they are applied.\n\n{markdown_table(header, rows)}"
 
 
 def _dropped(manifest: Manifest) -> str:

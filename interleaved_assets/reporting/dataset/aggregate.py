@@ -193,9 +193,8 @@ class DatasetAggregate:
         For a filter that drops images, the samples are those that lost an image to it. Images dropped together with
         their sample have a reason of their own.
         """
-        reasons = [
-            reason for reason in self.rows if reason.name in (f"{measure.filter}_below", f"{measure.filter}_above")
-        ]
+        names = {f"{measure.filter}_{end}" for end in ("below", "above", "in", "not_in")}
+        reasons = [reason for reason in self.rows if reason.name in names]
         return sum(self.images[reason] for reason in reasons), sum(self.samples[reason] for reason in reasons)
 
     def _add_ledger(self, shard: str, ledger: pa.Table) -> Counter[Reason]:

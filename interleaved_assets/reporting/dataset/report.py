@@ -18,6 +18,7 @@ from interleaved_assets.reporting.dataset.aggregate import DatasetAggregate, Exa
 from interleaved_assets.reporting.dataset.examples import Held
 from interleaved_assets.reporting.dataset.explorer import sliders
 from interleaved_assets.reporting.figures.facts import explained_errors
+from interleaved_assets.reporting.figures.measures import measure_of
 from interleaved_assets.reporting.plots.figures import reasons_bar, score_charts
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.reporting.wording.page import policy_hash, source, template
@@ -108,6 +109,13 @@ def html_report(
             (distribution, *data.dropped_by(distribution.measure))
             for distribution in data.distributions.values()
             if distribution.count or distribution.missing or distribution.measure.has_bounds
+        ],
+        of_strings=[
+            (measure, rule, *data.dropped_by(measure))
+            for measure, rule in (
+                (measure_of(name, selection), selection.given(name).strings) for name in selection.active_filters()
+            )
+            if rule
         ],
         percents=[f"{percent:g} %" for percent in PERCENTS],
         scores=[

@@ -68,9 +68,7 @@ def _add_strings(
 ) -> None:
     given, values = selection.given(judge.name), column.combine_chunks()
     not_kept, refused = failed_strings(values, given)
-    parts = [f"keep {', '.join(given.kept)}"] if given.kept is not None else []
-    parts += [f"drop {', '.join(given.not_in)}"] if given.not_in is not None else []
-    rule = " and ".join(parts) or "no bound"
+    rule = given.strings or "no bound"
     for key, value, failed in zip(keys, values.to_pylist(), (not_kept | refused).tolist(), strict=True):
         if value is not None:
             passes = not failed if given.has_lists else None

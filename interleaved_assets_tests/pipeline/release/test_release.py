@@ -111,6 +111,16 @@ def test_the_card_is_read_by_hugging_face(settings: Settings, tmp_path: Path) ->
     assert "| qr |  | 0.05 |" in text
 
 
+def test_the_card_has_the_strings_that_filters_keep(tmp_path: Path) -> None:
+    lines = '[selection]\nown.license = { field = "license", in = ["CC-BY 4.0"] }\non_score_error = "warn"\n'
+    settings = project(tmp_path, lines)
+    second_shard(settings, tmp_path)
+    make_release("v1", settings)
+    text = (tmp_path / "out/releases/v1/README.md").read_text()
+    assert "| filter | minimum | maximum | strings |" in text
+    assert "| license |  |  | keep CC-BY 4.0 |" in text
+
+
 def test_datasets_loads_the_folder_of_a_release(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,17 @@ def page_of_both() -> str:
     return html_report(both())
 
 
+def test_filters_of_strings_show_what_they_keep() -> None:
+    dropped = [("a", -1, "metadata"), ("a", 0, "text"), ("a", 1, "image")]
+    facts = replace(
+        flyers(),
+        ledger=ledger([(*row, "document_language_not_in", None, None, "language is la") for row in dropped]),
+    )
+    selection = SelectionSettings.model_validate({"document": {"language": {"in": ["en", "de"], "not_in": ["und"]}}})
+    page = Page(html_report(aggregate([facts], MEASURES), selection=selection))
+    assert page.row("document_language")[2:] == ["keep en, de and drop und", "strings", "–", "1", "1"]
+
+
 def test_the_figures_of_the_page() -> None:
     page = Page(html_report(both(), subtitle="s3://bucket/raw"))
     words = " ".join(page.text.split())
