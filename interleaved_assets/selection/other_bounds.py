@@ -139,12 +139,15 @@ def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object
 
 def _problem(problem: ErrorDetails) -> str:
     name = ".".join(str(part) for part in problem["loc"]) or "selection"
+    if problem["type"] == "tuple_type":
+        return f'{name}: it is a list, such as ["en"]'
     if problem["type"] != "extra_forbidden":
         return f"{name}: {problem['msg'].removeprefix('Value error, ')}"
     if name.startswith("own."):
         return f"{name}: no such setting; bounds of an own filter are own.<filter>.min and own.<filter>.max"
     if name.startswith(("document.", "text.")):
-        return f"{name}: no such setting; bounds of {name.rpartition('.')[0]} are min, max, in and not_in"
+        score = name.rpartition(".")[0] if name.count(".") > 1 else name
+        return f"{name}: no such setting; bounds of {score} are {score}.min, .max, .in and .not_in"
     known = sorted(SelectionSettings.model_fields)
     close = get_close_matches(name, known)
     return f"{name}: no such setting; {'did you mean' if close else 'there are'} {', '.join(close or known)}"

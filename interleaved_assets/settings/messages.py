@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, get_args, get_origin
+from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -10,6 +10,16 @@ from pydantic.fields import FieldInfo
 from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings.lines import meaning
 from interleaved_assets.settings.sections import ENV_PREFIX, Settings, fields_of
+
+_TABLE: Final = "Input should be a table, such as { min = 5 }"
+_IN_TOML: Final = {
+    "tuple_type": "Input should be a list",
+    "model_type": _TABLE,
+    "dict_type": "Input should be a table",
+    "string_pattern_mismatch": "Input should be a URL such as http://host:port, without user and query",
+}
+"""Messages of pydantic that speak of Python's types or of patterns, in the words of the settings file."""
+_TYPES: Final = {"str": "a string", "int": "an integer", "bool": "true or false", "list": "a list", "dict": "a table"}
 
 
 def describe(problem: Any) -> str:
@@ -22,7 +32,7 @@ def describe(problem: Any) -> str:
         return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
     field = _field_at(problem["loc"])
     about = f" ({meaning(field)})" if field is not None and field.description else ""
-    return f"{key}: {problem['msg']}{_given(problem)}{about}"
+    return f"{key}: {_IN_TOML.get(problem['type'], problem['msg'])}{_given(problem)}{about}"
 
 
 def _given(problem: Any) -> str:
@@ -30,7 +40,8 @@ def _given(problem: Any) -> str:
     value, field = problem["input"], _field_at(problem["loc"])
     is_text = field is not None and field.annotation in (str, str | None)
     if problem["loc"][:1] in ((), ("storage",)) or is_text or not isinstance(value, str | int | float | bool | None):
-        return f", got a {type(value).__name__}"
+        kind = type(value).__name__
+        return f", got {_TYPES.get(kind, f'a {kind}')}"
     return f", got {value!r}"
 
 

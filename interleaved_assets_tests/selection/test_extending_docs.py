@@ -144,7 +144,7 @@ def test_an_own_scorer_of_texts_works_from_the_settings_to_the_ledger(shard, plu
             "from interleaved_assets.selection import *; register_filter(SampleFilter('qr', len))",
             r"my_team\.scorers fails while it is imported: OptionError: filter 'qr': the name is taken",
         ),
-        ('"my_team.scorers"', "", r"plugins\.modules: Input should be a valid tuple, got 'my_team\.scorers'"),
+        ('"my_team.scorers"', "", r"plugins\.modules: Input should be a list, got 'my_team\.scorers'"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named(plugins, modules, source, message):

@@ -258,3 +258,8 @@ def test_what_if_says_what_a_run_keeps(
 def test_an_unknown_override_is_named() -> None:
     with pytest.raises(SettingsError, match=r"document\.words\.least: no such setting; bounds of document\.words are"):
         what_if(selection_rows(ROWS), NO_SCORES, SelectionSettings(), {"document.words.least": 1})
+    named = r"document\.language: no such setting; bounds of document\.language are document\.language\.min, .*\.in and"
+    with pytest.raises(SettingsError, match=named):
+        what_if(selection_rows(ROWS), NO_SCORES, SelectionSettings(), {"document.language": "en"})
+    with pytest.raises(SettingsError, match=r'document\.language\.in: it is a list, such as \["en"\]'):
+        what_if(selection_rows(ROWS), NO_SCORES, SelectionSettings(), {"document.language.in": "en"})

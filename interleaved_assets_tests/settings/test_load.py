@@ -90,6 +90,14 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             '[storage.options.client_kwargs]\naws_session_token = "s"\n',
             r"storage\.options\.client_kwargs\.aws_session_token is not known to be public",
         ),
+        ("[selection]\ndocument.words = 5\n", r"document\.words: .*be a table, such as \{ min = 5 \}, got 5 "),
+        (
+            '[selection]\ndocument.language = { in = "en" }\n',
+            r"document\.language\.in: Input should be a list, got 'en'",
+        ),
+        ('[selection]\nown = "brightness"\n', r"selection\.own: Input should be a table, got 'brightness'"),
+        ("[storage]\nbundles = { pdf = 0 }\n", r"storage\.bundles\.pdf: .*equal to 1, got an integer "),
+        ('[serve]\nurl = "localhost:3010"\n', r"serve\.url: .*a URL such as http://host:port, .*, got a string "),
         ("[run\n", r"interleaved\.toml is not valid TOML"),
     ],
 )
