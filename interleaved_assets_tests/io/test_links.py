@@ -102,7 +102,8 @@ def test_only_the_folders_of_a_link_and_of_its_target_are_allowed(tar: Path, tmp
         table = rows_table([{"sample_id": "s", "position": 0, "modality": "image", "source_ref": ref}])
         filled = materialize(table, allowed_roots=folders_of([str(tar)]))
         assert filled["materialize_error"].to_pylist() == [
-            f"forbidden_path: {path} is not below {cache}/blobs, {cache}/snapshots/r1"
+            f"forbidden_path: {path} is not below {cache}/blobs, {cache}/snapshots/r1: "
+            "allowed_roots in the library, storage.raw_root in a project, has to name a folder above it"
         ]
 
 

@@ -50,8 +50,9 @@ def source_of(locator: str | None, access: Access, allowed: dict[str, bool], raw
     if path not in allowed:
         allowed[path] = check_allowed(path, access.allowed_roots)
     if not allowed[path]:
-        roots = ", ".join(access.allowed_roots) or "any allowed root"
-        return row_error("forbidden_path", f"{path} is not below {roots}")
+        roots = ", ".join(dict.fromkeys(access.allowed_roots)) or "any allowed root"
+        above = "allowed_roots in the library, storage.raw_root in a project, has to name a folder above it"
+        return row_error("forbidden_path", f"{path} is not below {roots}: {above}")
     if (problem := raws.problem(path)) is not None:
         return problem
     if ref.part is not None:
