@@ -92,6 +92,15 @@ def test_without_a_raw_root_status_is_one_line_of_error(tmp_path: Path, capsys: 
     )
 
 
+def test_a_folder_of_images_needs_bundles(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw/cat.jpg").touch()
+    assert main([*curated, "status"]) == 0
+    said = "Images are shards in bundles only: set storage.bundles, such as {images = 16}."
+    assert said in capsys.readouterr().out
+
+
 def test_files_that_are_no_shards_are_named_by_their_endings(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

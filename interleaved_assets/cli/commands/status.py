@@ -107,6 +107,7 @@ def print_passed_over(dataset: "DatasetStatus", *, as_json: bool) -> None:
     With ``as_json``, stdout is for JSON, and the line goes to stderr.
     """
     from interleaved_assets.cli.terminal.console import console, print_error
+    from interleaved_assets.io.formats.format import format_named
     from interleaved_assets.reporting.wording.text import counted
 
     alike: dict[str, list[str]] = {}
@@ -126,6 +127,8 @@ def print_passed_over(dataset: "DatasetStatus", *, as_json: bool) -> None:
     if dataset.raws:  # without shards, another line says what is one
         text += f" Names of shards end in {_endings()}; "
         text += "of names that differ only in the ending of a tar, one is a shard."
+        if any((found := format_named(path)) and found.only_bundled for path in dataset.ignored):
+            text += " Images are shards in bundles only: set storage.bundles, such as {images = 16}."
         text += " Formats other than storage.raw_formats are left out." if dataset.storage.raw_formats else ""
         text += " Unpack or rename files that should be read."
     if as_json:
