@@ -4,6 +4,7 @@ import inspect
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import interleaved_assets.io
@@ -11,14 +12,19 @@ import interleaved_assets.model
 import interleaved_assets.scoring
 import interleaved_assets.selection
 from interleaved_assets.export import ExportSettings, write_images
-from interleaved_assets.io import InterleavedParquetReader, InterleavedWebdatasetReader, InterleavedWebdatasetWriter
-from interleaved_assets.model import InterleavedBatch
+from interleaved_assets.io import (
+    InterleavedParquetReader,
+    InterleavedParquetWriter,
+    InterleavedWebdatasetReader,
+    InterleavedWebdatasetWriter,
+)
+from interleaved_assets.model import InterleavedBatch, ScoreError
 from interleaved_assets.settings import Settings, setting_lines
 from interleaved_assets_tests.documents import blurred_image, document, sharp_image, write_shard
 from interleaved_assets_tests.io.tars import rows
 
 PAGE = (Path(__file__).parents[1] / "docs/coming-from-nemo-curator.md").read_text(encoding="utf-8")
-SCRIPT = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[0]
+SCRIPT, BY_REFERENCE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 LIBRARY = (interleaved_assets.io, interleaved_assets.model, interleaved_assets.scoring, interleaved_assets.selection)
 PARAMETERS = {
     name
@@ -48,6 +54,26 @@ def test_the_script_curates_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     exec(compile(SCRIPT, "coming-from-nemo-curator.md", "exec"), {})
     (tar,) = (tmp_path / "curated").glob("*.tar")
     assert [row["modality"] for row in rows(str(tar))] == ["metadata", "text", "image"]
+
+
+def test_the_script_reads_parquet_whose_images_are_in_tars_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = document("one", sharp_image(1), "two", blurred_image(), "three", sharp_image(2))
+    write_shard(tmp_path / "raw/a.tar", {"one": body})
+    monkeypatch.chdir(tmp_path)
+    theirs = InterleavedParquetWriter("parquet", materialize_on_write=False)
+    for batch in InterleavedWebdatasetReader("raw"):
+        theirs.write(batch)
+    exec(compile(BY_REFERENCE, "coming-from-nemo-curator.md", "exec"), {})
+    (parquet,) = (tmp_path / "filtered").glob("*.parquet")
+    found = pq.read_table(parquet).to_pylist()
+    assert [(row["position"], row["binary_content"] is not None) for row in found] == [
+        (-1, False),
+        *((0, False), (1, True), (2, False), (3, False), (4, True)),
+    ]
+    with pytest.raises(ScoreError, match="forbidden_path"):
+        exec(compile(BY_REFERENCE.replace(', allowed_roots=["raw"]', ""), "", "exec"), {})
 
 
 @pytest.mark.parametrize("heading", ["Readers", "Writers", "Image export"])
