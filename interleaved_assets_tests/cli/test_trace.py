@@ -136,6 +136,7 @@ def test_trace_shows_dropped_rows_in_their_place_and_sums_up_the_others(
         ["4", "image", "scored"],
     ]
     assert "sharpness 0 to" in scores[0][3]
+    assert scores[0][3].startswith("aspect_ratio 1.333, ")  # one value, no range
     assert scores[1][5].startswith("undecodable_image:")
     assert [line[:3] for line in lines_of(printed, "filtered")] == [
         ["-1 to 1", "1 metadata, 1 text, 1 image", "kept"],

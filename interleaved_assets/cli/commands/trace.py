@@ -266,7 +266,10 @@ def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:
         for name in {name: None for row in rows for name in row.scores}
         if (values := [row.scores[name] for row in rows if name in row.scores])
     }
-    measured = ", ".join(f"{name} {low:.4g} to {high:.4g}" for name, (low, high) in ranges.items())
+    measured = ", ".join(
+        f"{name} {low:.4g}" if low == high else f"{name} {low:.4g} to {high:.4g}"
+        for name, (low, high) in ranges.items()
+    )
     return (
         f"{rows[0].position} to {rows[-1].position}",
         ", ".join(f"{count} {modality}" for modality, count in counts.items()),

@@ -86,6 +86,8 @@ def test_previews_are_larger_than_thumbnails_and_serve_where_none_are_stored(tmp
     _, image, broken = shard_documents("a", settings, Choice(), with_previews=True).documents[0].items
     assert (image.picture or b"")[8:12] == b"WEBP"
     assert (broken.picture, broken.drop and broken.drop.reason) == (None, "undecodable_image")
+    words = " ".join(Page(documents_html(shard_documents("a", settings, Choice()))).text.split())
+    assert "dropped by filtered: undecodable_image · no image format that is known" in words
 
 
 def test_before_scores_and_selection_the_documents_are_there(settings: Settings) -> None:
