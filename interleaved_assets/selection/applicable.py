@@ -52,6 +52,8 @@ def _require_text_column(judge: TextFilter, columns: Collection[str]) -> None:
 
 
 def _what_measures(column: str) -> str:
-    """Return the settings that a column of scores depends on."""
+    """Return the settings that a column of scores depends on, and the scorer that they have to name."""
     scorer = next((scorer for scorer in all_scorers() if column in scorer.columns), None)
-    return scorer.turned_on_by.get(column, f"{scorer.section}.scorers") if scorer else "scoring.scorers"
+    if scorer is None:
+        return "scoring.scorers"
+    return scorer.turned_on_by.get(column, f"{scorer.section}.scorers, with {scorer.name}")

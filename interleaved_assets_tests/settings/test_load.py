@@ -80,6 +80,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             '[scoring]\nscorers = ["qr"]\n',
             r"selection: filter 'sharpness' needs the score sharpness, .*turn on what measures it \(scoring\.scorers",
         ),
+        ("[selection]\nmax_nsfw = 0.5\n", r"turn on what measures it \(scoring\.scorers, with nsfw\) and make"),
         ("[selection]\nmax_nsfw_clip = 0.5\n", "selection: filter 'nsfw_clip' needs the score nsfw_clip_score"),
         ('[scoring]\nscorers = ["sharpnes"]\n', r"scoring\.scorers: .*no scorer named sharpnes; there are sharpness"),
         (
