@@ -125,10 +125,15 @@ def _read(path: str, file: IO[bytes], options: dict[str, Any]) -> Iterator[Frame
 def _with_fields(document: Any, number: int) -> Any:
     """Return a page on which what is filled in its form, or typed and stamped on it, is like the rest."""
     page = document[number]
-    if _has_more_than_links(page) and raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY) == raw.FLATTEN_SUCCESS:
-        page.close()
-        page = document[number]
-    return page
+    if not _has_more_than_links(page):
+        return page
+    # PDFium hides fonts and images that a page inherits when it adds to them; a copy has all as its own
+    copies = pdfium.PdfDocument.new()
+    copies.import_pages(document, [number])
+    if raw.FPDFPage_Flatten(copy := copies[0], raw.FLAT_NORMALDISPLAY) != raw.FLATTEN_SUCCESS:
+        return page
+    copy.close()
+    return copies[0]
 
 
 def _has_more_than_links(page: Any) -> bool:
@@ -143,12 +148,13 @@ def _has_more_than_links(page: Any) -> bool:
 
 
 def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Frame:
-    found, turn, others = _texts(page)
+    shown = Box(*page.get_bbox())
+    found, turn, others = _texts(page, shown)
     images: list[tuple[Any, Box]] = []
     for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_IMAGE,), Matrix()):
         image = pdfium.PdfObject(item, page=page)
         box = object_box(item, outer)
-        if box is not None and min(image.get_px_size()) >= options["min_image_side"]:
+        if box is not None and box.meets(shown) and min(image.get_px_size()) >= options["min_image_side"]:
             images.append((image, box))
     blocks: list[dict[str, Any]] = []
     contents: list[bytes] = []
@@ -173,14 +179,14 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
     return head, contents
 
 
-def _texts(page: Any) -> tuple[list[Paragraph], Matrix, list[Paragraph]]:
-    """Return the texts that run as most of the page does, the map that turns them upright, and all others.
+def _texts(page: Any, shown: Box) -> tuple[list[Paragraph], Matrix, list[Paragraph]]:
+    """Return the texts in ``shown`` that run as most of the page does, the map that turns them upright, and all others.
 
     The page is read so turned that most of it is upright, whatever its /Rotate says. The others are labels of axes,
     stamps at a margin and the like, which are no part of the lines that they stand beside.
     """
     text_page = page.get_textpage()
-    characters = page_characters(text_page)
+    characters = page_characters(text_page, shown)
     first, *rest = directions(characters) or [-(page.get_rotation() // 90)]
     turn = clockwise(-first)
     rules = page_rules(page, turn)

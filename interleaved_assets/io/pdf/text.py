@@ -101,8 +101,8 @@ class _Run(NamedTuple):
     line: int
 
 
-def page_characters(text_page: Any) -> Characters:
-    """Return the characters of pypdfium2's text page."""
+def page_characters(text_page: Any, shown: Box) -> Characters:
+    """Return the characters of pypdfium2's text page that stand, at least in part, in ``shown``."""
     handle = text_page.raw
     count = max(min(raw.FPDFText_CountChars(handle), _MOST_CHARACTERS), 0)
     unicode_of, box_of = raw.FPDFText_GetUnicode, raw.FPDFText_GetLooseCharBox
@@ -115,7 +115,10 @@ def page_characters(text_page: Any) -> Characters:
     is_end = np.isin(codes, _ENDS)
     lines = np.cumsum(is_end)
     is_control = (codes < 0x20) | ((codes >= 0x7F) & (codes < 0xA0)) | (codes > 0x10FFFF)
-    kept = np.flatnonzero(has_box & np.isfinite(boxes).all(1) & ~is_end & (~is_control | np.isin(codes, _SPACES)))
+    left, bottom, right, top = boxes.T
+    is_shown = (left < shown.right) & (shown.left < right) & (bottom < shown.top) & (shown.bottom < top)
+    is_shown &= has_box & np.isfinite(boxes).all(1)
+    kept = np.flatnonzero(is_shown & ~is_end & (~is_control | np.isin(codes, _SPACES)))
     wrapped = frozenset((lines[np.isin(codes, _WRAPPED)] - 1).tolist())
     quarters = _quarters(handle, kept, boxes[kept], np.isin(codes[kept], _SPACES))
     return Characters(codes[kept], boxes[kept], kept, lines[kept], wrapped, quarters)
@@ -134,7 +137,7 @@ def _quarters(handle: Any, places: np.ndarray, boxes: np.ndarray, is_space: np.n
 
 def _quarter(handle: Any, place: int) -> int:
     quarter = round(max(raw.FPDFText_GetCharAngle(handle, place), 0) / (math.pi / 2)) % 4
-    if quarter and raw.FPDFText_GetFontSize(handle, place) < 0:  # turns the character by itself
+    if raw.FPDFText_GetFontSize(handle, place) < 0:  # turns the character by itself
         return (quarter + 2) % 4
     if quarter == 2 and raw.FPDFText_GetMatrix(handle, place, matrix := raw.FS_MATRIX()) and matrix.d > 0:
         return 0  # mirrored, but not upside down

@@ -92,6 +92,35 @@ def test_small_images_are_left_out(tmp_path: Path) -> None:
     assert [row["modality"] for row in read(path, min_image_side=8)] == ["metadata", "text", "image"]
 
 
+def test_a_typed_page_keeps_the_fonts_and_images_that_it_inherits(tmp_path: Path) -> None:
+    """So do FPDF and others name them, once for all pages."""
+    note = b"<< /Type /Annot /Subtype /FreeText /F 4 /Rect [120 690 320 710] /AP << /N 5 0 R >> >>"
+    fields = "/Type /XObject /Subtype /Form /BBox [0 0 200 20] /Resources << /Font << /F1 3 0 R >> >>"
+    objects = [("Ap", stream(fields, text(2, 5, "Alice"))), ("Note", note), ("Im", jpeg_image(jpeg(1)))]
+    objects += [("Font", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 9 0 R >>")]
+    cmap = b"1 begincodespacerange <00> <ff> endcodespacerange\n1 beginbfchar\n<78> <00590065>\nendbfchar"
+    content = pdf_bytes([text(50, 750, "x") + shown("Im", 50, 400, 200, 200)], [*objects, ("Cmap", stream("", cmap))])
+    own = content[content.rindex(b"/Resources") : content.rindex(b"/Contents")]
+    inherited = b"/Type /Pages " + own.replace(b"/F1 3 0 R", b"/F1 8 0 R")
+    (tmp_path / "a.pdf").write_bytes(content.replace(own, b"/Annots [6 0 R] ").replace(b"/Type /Pages", inherited))
+    rows = read(tmp_path / "a.pdf")[1:]
+    assert [(row["modality"], row["text_content"]) for row in rows] == [
+        ("text", "Ye"),
+        ("text", "Alice"),
+        ("image", None),
+    ]
+
+
+def test_what_stands_outside_of_the_page_as_it_is_shown_is_left_out(tmp_path: Path) -> None:
+    page = (
+        text(50, 700, "Seen.") + text(50, 300, "Cut off.") + shown("Im", 50, 100, 64, 64) + shown("Im", 50, 600, 64, 64)
+    )
+    path = Path(write_pdf(tmp_path / "a.pdf", [page], [("Im", jpeg_image(jpeg(1)))]))
+    path.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/CropBox [0 400 600 800] /MediaBox"))
+    rows = read(str(path))[1:]
+    assert [(row["modality"], row["text_content"]) for row in rows] == [("text", "Seen."), ("image", None)]
+
+
 def test_pages_without_text_are_named_and_become_images_if_wished(tmp_path: Path) -> None:
     objects = [("Im", jpeg_image(jpeg(1)))]
     path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text."), shown("Im", 0, 0, 600, 400)], objects)

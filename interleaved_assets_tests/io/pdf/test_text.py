@@ -4,15 +4,16 @@ import numpy as np
 import pypdfium2
 import pytest
 
-from interleaved_assets.io.pdf.lines import Line
+from interleaved_assets.io.pdf.lines import Box, Line
 from interleaved_assets.io.pdf.text import _join_surrogates, _text, directions, page_characters, page_runs
 from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, with_font, write_pdf
 
 
 def runs(path: str) -> list[Line]:
-    text_page = pypdfium2.PdfDocument(path)[0].get_textpage()
-    characters = page_characters(text_page)
+    page = pypdfium2.PdfDocument(path)[0]
+    text_page = page.get_textpage()
+    characters = page_characters(text_page, Box(*page.get_bbox()))
     return [run for quarter in directions(characters) for run in page_runs(text_page, characters, quarter)]
 
 
@@ -118,6 +119,13 @@ def shown(x: float, y: float, size: int, matrix: str, line: str) -> bytes:
 )
 def test_a_page_is_upside_down_only_if_its_letters_are(tmp_path: Path, size: int, matrix: str, right: float) -> None:
     page = b"".join(shown(100 + right, 700 - 15 * at, size, matrix, f"Line {at}.") for at in range(3))
+    assert [row["text_content"] for row in read(write_pdf(tmp_path / "a.pdf", [page]))[1:]] == [
+        "Line 0. Line 1. Line 2."
+    ]
+
+
+def test_letters_that_a_negative_size_turns_are_read_on_a_page_that_is_turned_too(tmp_path: Path) -> None:
+    page = b"".join(shown(500, 100 + 15 * at, -12, "1 0 0 1", f"Line {at}.") for at in range(3))
     assert [row["text_content"] for row in read(write_pdf(tmp_path / "a.pdf", [page]))[1:]] == [
         "Line 0. Line 1. Line 2."
     ]
