@@ -24,7 +24,7 @@ from interleaved_assets.defs.shard_events import (
 )
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, describe
 from interleaved_assets.pipeline.raw.keys import is_key
-from interleaved_assets.pipeline.run.failures import Failure, failed_keys, read_failures, store_failure
+from interleaved_assets.pipeline.run.failures import Failure, failed_keys, read_failures, remove_record, store_failure
 from interleaved_assets.pipeline.run.many import ShardOutcome, take_many
 from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
@@ -93,9 +93,11 @@ def run_over_shards(
         shown = {**shard_pictures(made.record, made.shown, settings), **_work_place(one)}
         try:
             recorded[key] = record_success(context, stage, made, shown, input_events[key], code_version, settings)
-        except Exception as error:  # noqa: BLE001  a check of a plugin may raise anything; it concerns this shard only
+        # a check of a plugin may raise anything, and so may Dagster's database; it concerns this shard only
+        except Exception as error:  # noqa: BLE001
             fail(key, error)
             store_failure(key, stage.name, error, settings.storage)
+            remove_record(key, stage.name, settings.storage)
     if recorded and any(check.compares for check in stage.checks):
         record_comparisons(context, stage, recorded, settings)
     is_last = not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings)

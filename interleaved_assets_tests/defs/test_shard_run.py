@@ -22,6 +22,7 @@ from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.scoring.scores.text_language import language_model
 from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import STAGES, check_key, check_result, definitions_of, run_chain
@@ -203,6 +204,33 @@ def test_what_is_missing_is_named_before_a_shard_is_read(
     ran = run_chain(instance, settings, ["a", "b"], ["document_scores", "filtered"])
     assert "documents.stop_words: " in ran.summary
     assert not (tmp_path / "out/failures").exists()
+
+
+def test_a_shard_whose_event_dagster_cannot_store_is_made_again_from_that_stage(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, keys = good_shards(tmp_path, instance, "ab")
+    assert run(instance, settings, keys).success
+    good_shard(tmp_path / "raw/a.tar", seed=9)
+    log_event = dg.AssetExecutionContext.log_event
+
+    def refused(self: dg.AssetExecutionContext, event: object) -> None:
+        if isinstance(event, dg.AssetMaterialization) and (self.asset_key.path, event.partition) == (
+            ["normalized"],
+            "a",
+        ):
+            raise ConnectionError("server closed the connection unexpectedly")
+        log_event(self, event)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dg.AssetExecutionContext, "log_event", refused)
+        assert not run(instance, settings, keys).success
+    dataset = read_dataset_status(settings)
+    shard = dataset.look("a")
+    assert shard.status.text == "normalized failed"
+    assert "server closed the connection" in dataset.problem_of("a", shard.status)
+    assert run_chain(instance, settings, ["a"], dataset.stages_to_make(shard)).success
+    assert read_dataset_status(settings).look("a").status.text == "complete"
 
 
 def test_policy_error_fails_the_check_of_the_shard(tmp_path: Path, instance: DagsterInstance) -> None:

@@ -81,6 +81,17 @@ def remove_failure(key: str, stage: str, storage: StorageSettings) -> None:
         logger.warning("shard %s: the failure of %s is not removed: %s", key, stage, error)
 
 
+def remove_record(key: str, stage: str, storage: StorageSettings) -> None:
+    """Remove the record of a shard that was made and could not be reported; an error of the storage is only logged.
+
+    With its record the stage would count as done. A run would begin at the next stage, which the failure stops.
+    """
+    try:
+        remove_file(storage.shard(key).record(stage), storage.options)
+    except StorageError as error:
+        logger.warning("shard %s: the record of %s is not removed: %s", key, stage, error)
+
+
 def failed_keys(storage: StorageSettings, stage: str) -> list[str]:
     """Return the keys of the shards with a stored failure at ``stage``: one listing."""
     names = files_below(join(storage.output_root, f"{FAILURES_FOLDER}/{stage}"), storage.options)
