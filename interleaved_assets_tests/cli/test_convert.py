@@ -69,7 +69,8 @@ def test_changed_settings_of_a_format_convert_its_files_again(
     command = ["convert", report, "-o", "out", "--to", "parquet"]
     for said in ("0 current", "1 current"):
         assert main(command) == 0
-        assert said in capsys.readouterr().out.splitlines()[-1]
+        *_, line, last = capsys.readouterr().out.splitlines()
+        assert (said in last, line.endswith("1 sample, 1 text, 0 images")) == (True, True)
     monkeypatch.setenv("INTERLEAVED_READING__PDF__PAGE_IMAGES", "true")
     assert main(command) == 0
     assert "1 file: 1 converted, 0 current" in capsys.readouterr().out

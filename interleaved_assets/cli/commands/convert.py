@@ -109,9 +109,10 @@ def convert_command(
 
 def _line(uri: str, record: "Record", *, is_current: bool) -> str:
     from interleaved_assets.cli.terminal.console import counted_drops
+    from interleaved_assets.reporting.wording.text import counted
 
     before, after = record.counts_in, record.counts_out
-    what = f"{after.samples:,} samples, {after.texts:,} texts, {after.images:,} images"
+    what = f"{counted(after.samples, 'sample')}, {counted(after.texts, 'text')}, {counted(after.images, 'image')}"
     if record.dropped:
         what += f"; {before.rows - after.rows:,} of {before.rows:,} rows dropped: {counted_drops(record.dropped)}"
     return f"{uri} → {record.outputs['rows'].uri}: {'current, ' if is_current else ''}{what}"

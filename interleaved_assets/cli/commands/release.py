@@ -54,6 +54,7 @@ def release_command(
     """
     from interleaved_assets.cli.terminal.console import console, print_json, progress
     from interleaved_assets.pipeline.release.make import make_release
+    from interleaved_assets.reporting.wording.text import counted
     from interleaved_assets.settings import load_settings
 
     out = console()
@@ -88,8 +89,8 @@ def release_command(
         )
         return 0
     out.print_line(
-        f"release {name}: {len(manifest.tars):,} tars, {size:,} bytes, {counts.samples:,} samples, "
-        f"{counts.images:,} images"
+        f"release {name}: {counted(len(manifest.tars), 'tar')}, {size:,} bytes, {counted(counts.samples, 'sample')}, "
+        f"{counted(counts.images, 'image')}"
     )
     out.print_facts([("manifest", release.uri), ("index, card", release.folder), ("checksum", manifest.checksum)])
     for key, why in manifest.left_out.items():
