@@ -141,6 +141,6 @@ def _block(block: dict[str, Any], contents: list[bytes], page: int, options: Rea
 
 
 def _reason(text: str) -> str:
-    if "password" in text.lower():
+    if "password" in text.lower() or "security scheme" in text.lower():
         return "it is encrypted. Remove its password, or take it out of the raw root"
     return f"{text.rstrip('.')}. It is damaged or no PDF: fetch or write it again"

@@ -17,6 +17,9 @@ from interleaved_assets.model.errors import ShardError
 
 _GZIP: Final = b"\x1f\x8b\x08"
 _PLAIN: Final = b"WARC/1."
+_GZIP_OR_ZLIB: Final = 47
+_DEFLATE: Final = -15
+_LESS_DECODED: Final[tuple[Literal["transfer", "none"], ...]] = ("transfer", "none")
 _READ_BYTES: Final = 2**16
 _MOST_DAMAGED: Final = 10_000
 """Damaged places after which the rest of an archive is not searched for records."""
@@ -98,15 +101,34 @@ Body = tuple[WarcRecord | None, bytes, str | None]
 def read_body(file: IO[bytes], offset: int, limit: int) -> Body:
     """Return the record at ``offset``, up to ``limit`` bytes of its decoded body, and what was wrong with the body.
 
-    A body whose transfer or content encoding is not what the server said is returned as it is stored.
+    A body that is packed, or not, in another way than the server said is returned as text if it can be unpacked, and
+    else as it is stored.
     """
     record, body, wrong = _read(file, offset, limit, "all")
-    if wrong is not None and not body:
-        again, stored, _ = _read(file, offset, limit, "none")
-        if stored and not stored.startswith(_GZIP):
-            return again, stored, None
+    if (wrong is None or body) and not body.startswith(_GZIP):
+        return record, body, wrong
+    for decode in _LESS_DECODED:
+        again, stored, problem = _read(file, offset, limit, decode)
         record = again if record is None else record
+        if stored and problem is None:
+            if (unpacked := _unpacked(stored, limit)) is not None:
+                return again, unpacked, None
+            if not stored.startswith(_GZIP):
+                return again, stored, None
     return record, body, wrong
+
+
+def _unpacked(stored: bytes, limit: int) -> bytes | None:
+    """Return what gzip, zlib or deflate without a header has packed; None if none of them has."""
+    for bits in (_GZIP_OR_ZLIB, _DEFLATE):
+        member = zlib.decompressobj(bits)
+        try:
+            found = member.decompress(stored, limit)
+        except zlib.error:
+            continue
+        if member.eof or len(found) == limit:
+            return found
+    return None
 
 
 def address(record: WarcRecord) -> str:
@@ -115,7 +137,7 @@ def address(record: WarcRecord) -> str:
 
 
 def _read(
-    file: IO[bytes], offset: int, limit: int, decode: Literal["none", "all"]
+    file: IO[bytes], offset: int, limit: int, decode: Literal["none", "transfer", "all"]
 ) -> tuple[WarcRecord | None, bytes, str | None]:
     parts: list[bytes] = []
     filled, record, wrong = 0, None, None
@@ -162,6 +184,7 @@ def _entry(index: ArchiveIndex, record: WarcRecord) -> str | None:
         return None
     # the second is what a crawler has found in the content; without it, a page that names no type cannot be told
     content_type = (record.http_content_type or record.headers.get("WARC-Identified-Payload-Type") or "").lower()
+    content_type = content_type.partition(",")[0].strip()  # of headers that a server gave twice
     is_ok = 200 <= (record.http_headers.status_code or 0) < 300
     index.notes["records_left_out"] += is_ok and not content_type
     if content_type in _HTML:

@@ -2,27 +2,34 @@
 
 import codecs
 import re
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from interleaved_assets.io.rows.content_types import CONTROLS
 
-# Labels of the WHATWG Encoding Standard whose Python codec has another name, or decodes fewer bytes.
-_CODECS: Final = {
-    "iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252",
-    "gb2312": "gb18030", "gbk": "gb18030", "gb18030": "gb18030", "shift_jis": "cp932", "shift-jis": "cp932",
-    "sjis": "cp932", "x-sjis": "cp932", "windows-31j": "cp932", "euc-kr": "cp949", "ks_c_5601-1987": "cp949",
-    "iso-8859-9": "cp1254", "tis-620": "cp874", "iso-8859-11": "cp874", "windows-874": "cp874", "big5": "big5hkscs",
-    "unicode": "utf-16", "utf-16": "utf-16-le",
+# Labels of pages that Python does not know, and what browsers decode instead of what a label names.
+_LABELS: Final = {
+    "windows-31j": "cp932", "windows-949": "cp949", "windows-874": "cp874", "ks_c_5601-1989": "cp949",
+    "gb_2312-80": "gb18030", "iso-8859-8-i": "iso8859-8", "iso-8859-6-i": "iso8859-6", "unicode": "utf-16-le",
 }  # fmt: skip
-_KNOWN: Final = re.compile(
-    r"utf-?8|utf-16(le|be)|windows-125\d|cp125\d|iso-?8859-\d{1,2}|koi8-[ru]|macintosh|euc-jp|iso-2022-jp|big5-hkscs|ibm866"
+_CODECS: Final = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
+    "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs",
+    "utf-16": "utf-16-le",
+}  # fmt: skip
+_LABEL: Final = re.compile(r"[\w:.-]{1,40}", re.ASCII)
+_NO_CHARSETS: Final = frozenset(
+    ["utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "charmap"]
 )
+"""Python's codecs of text that are no charsets of pages."""
 _META: Final = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w:.-]{1,40})", re.IGNORECASE)
 _META_BYTES: Final = 4096
 _GUESSED_BYTES: Final = 2**16
 _TAGS: Final = re.compile(
     rb"<(?:script|style)\b.{0,20000}?</(?:script|style)|<[^>]{0,2000}>", re.IGNORECASE | re.DOTALL
 )
+_LATIN_MARKUP: Final = 4
+"""Latin letters for each byte of another script, up to which a page is in that script: names, addresses, scripts."""
 _OTHER_BYTES: Final = re.compile(rb"[\x80-\xff]+")
 _LATIN_LETTERS: Final = re.compile(rb"[A-Za-z]+")
 _OTHER_SCRIPTS: Final = (
@@ -46,7 +53,7 @@ class DecodedPage(NamedTuple):
 def decode_html(body: bytes, charset: str | None) -> DecodedPage:
     """Return a page in UTF-8: decoded by its byte order mark, the server's ``charset``, its ``meta``, else UTF-8.
 
-    A page that nothing labels and that is not UTF-8 is Latin-1, or, if most of its letters are not Latin, what the
+    A page that nothing labels and that is not UTF-8 is Latin-1, or, if a fifth of its letters are not ASCII, what the
     frequency of its characters shows. Bytes that the encoding does not have become U+FFFD.
     """
     for mark, codec in _BOMS:
@@ -76,13 +83,13 @@ def _decoded(body: bytes, codec: str) -> DecodedPage:
 
 
 def _guessed(body: bytes) -> str | None:
-    """Return the codec of a page in another script than Latin; None if most of its letters are Latin, or nothing fits.
+    """Return the codec of a page in another script than Latin; None if few of its letters are, or nothing fits.
 
     Between the encodings of Latin letters, frequencies decide wrongly too often.
     """
     text = _TAGS.sub(b" ", body[:_GUESSED_BYTES])
     others = sum(map(len, _OTHER_BYTES.findall(text)))
-    if others <= sum(map(len, _LATIN_LETTERS.findall(text))):
+    if others * _LATIN_MARKUP <= sum(map(len, _LATIN_LETTERS.findall(text))):
         return None
     from charset_normalizer import from_bytes  # only few pages need it
 
@@ -102,11 +109,12 @@ def is_binary(html: bytes) -> bool:
 def _codec(label: str | None) -> str | None:
     """Return the name of Python's codec for a charset label; None for no label and for one that is not an encoding."""
     name = (label or "").strip(" \t\"'").lower()
-    if name in _CODECS:
-        return _CODECS[name]
-    if not _KNOWN.fullmatch(name):
+    if not _LABEL.fullmatch(name):
         return None
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        return None
+    for known in (_LABELS.get(name, name), name.removeprefix("x-")):
+        with suppress(LookupError):
+            codec = codecs.lookup(known).name
+            if codec not in _NO_CHARSETS:
+                bytes(4).decode(codec)  # not those from bytes to bytes, such as base64
+                return _CODECS.get(codec, codec)
+    return None

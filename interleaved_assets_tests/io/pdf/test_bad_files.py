@@ -20,8 +20,9 @@ LEAST_MEMORY = 256 * 2**20
 FORM = "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /XObject << /Next {} 0 R >> >>"
 
 
-def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
-    encryption = f"<< /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <{'ab' * 32}> /U <{'cd' * 32}> >>"
+@pytest.mark.parametrize("handler", ["Standard", "Adobe.PubSec"])
+def test_an_encrypted_file_is_refused(tmp_path: Path, handler: str) -> None:
+    encryption = f"<< /Filter /{handler} /V 1 /R 2 /Length 40 /P -4 /O <{'ab' * 32}> /U <{'cd' * 32}> >>"
     content = pdf_bytes([text(50, 700, "Secret.")], [("Encryption", encryption.encode())])
     path = tmp_path / "a.pdf"
     path.write_bytes(content.replace(b"/Root 1 0 R", b"/Root 1 0 R /Encrypt 5 0 R /ID [<00> <00>]"))

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -175,17 +176,54 @@ def test_the_largest_image_of_a_set_is_shown_and_the_one_that_scripts_would_load
         ("", "cp1252", ""),
         ("", "gb18030", "<meta charset=gb2312>"),
         ("; charset=rot13", "koi8-r", "<meta http-equiv=Content-Type content='text/html; charset=KOI8-R'>"),
+        ("; charset=iso8859-1", "cp1252", ""),
+        ("; charset=x-cp1251", "cp1251", ""),
+        ("; charset=ISO-8859-8-I", "iso8859-8", ""),
+        ("; charset=ms_kanji", "cp932", ""),
+        ("; charset=windows-949", "cp949", ""),
         ("; charset=utf-8", "utf-16", ""),
         ("", "utf-8", "<meta charset=utf-16>"),
     ],
 )
 def test_the_encoding_is_that_of_mark_server_or_page(tmp_path: Path, charset: str, codec: str, meta: str) -> None:
-    text = {"cp932": "日本語", "gb18030": "汉语", "koi8-r": "слово"}.get(
+    letters = {"cp1251": "слово", "iso8859-8": "שלום", "cp949": "똠"}
+    text = {"cp932": "日本語", "gb18030": "汉语", "koi8-r": "слово", **letters}.get(
         codec, "für € “x”" if codec != "utf-8" else "für 汉语"
     )
     body = f"{meta}<p>{text} {WORDS}</p>".encode(codec)
     uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, content_type=f"text/html{charset}")])
     assert items(uri) == [("text", f"{text} {WORDS}".strip())]
+
+
+def deflated(content: bytes) -> bytes:
+    """Deflate without the header of zlib, as some servers send it."""
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(content) + packer.flush()
+
+
+def test_bodies_are_unpacked_as_browsers_do_whatever_the_server_says(tmp_path: Path) -> None:
+    html = f"<p>{WORDS}</p>".encode()
+    packed = gzip.compress(html)
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(packed), packed)
+    bodies = [
+        (packed, "Content-Encoding: x-gzip\r\n"),
+        (chunked, "Transfer-Encoding: chunked\r\nContent-Encoding: x-gzip\r\n"),
+        (packed, "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n"),
+        (packed + b"\0junk", "Content-Encoding: gzip\r\n"),
+        (packed, ""),
+        (deflated(html), "Content-Encoding: deflate\r\n"),
+        (zlib.compress(html), "Content-Encoding: deflate\r\n"),
+    ]
+    records = [page(f"https://a.example/{at}", body, more=more) for at, (body, more) in enumerate(bodies)]
+    found = rows(write_warc(tmp_path / "a.warc.gz", records))
+    assert [(row["text_content"], row["materialize_error"]) for row in found if row["position"] == 0] == [
+        (WORDS.strip(), None)
+    ] * len(bodies)
+
+
+def test_a_type_that_the_server_gave_twice_is_that_of_a_page(tmp_path: Path) -> None:
+    kind = "text/html, text/html; charset=utf-8"
+    assert items(write_warc(tmp_path / "a.warc", [page("https://a.example/", f"<p>ü {WORDS}</p>", content_type=kind)]))
 
 
 def test_bodies_are_decoded_as_the_server_says(tmp_path: Path) -> None:
@@ -283,6 +321,13 @@ def test_a_page_that_nothing_labels_is_read_by_its_characters(tmp_path: Path, co
     uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, content_type="text/html")])
     assert items(uri, notes=notes) == [("text", text * 4)]
     assert notes == ({} if codec == "cp1252" else {"pages_of_guessed_charset": 1})
+
+
+def test_names_in_latin_letters_do_not_hide_the_script_of_a_page_that_nothing_labels(tmp_path: Path) -> None:
+    text = "Эта страница называет много программ: " + "Microsoft Windows, Netscape Navigator, Internet Explorer. " * 2
+    body = f"<p>{text}".encode("cp1251")
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, content_type="text/html")])
+    assert items(uri) == [("text", text.strip())]
 
 
 def test_bytes_that_the_stated_charset_does_not_have_are_noted(tmp_path: Path) -> None:
