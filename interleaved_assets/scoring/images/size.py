@@ -22,7 +22,7 @@ Image.init()
 IMAGE_FORMATS: Final = tuple(
     name
     for name in ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "AVIF", "BMP", "JPEG2000", "ICO", "PPM")
-    if name in Image.OPEN  # Pillow before 11.3 has no AVIF; an unknown name fails every image
+    if name in Image.OPEN  # a Pillow built without libavif has no AVIF; an unknown name fails every image
 )
 """Formats with a signature. Formats that Pillow guesses (TGA, PCX) and EPS, which runs code, are left out."""
 

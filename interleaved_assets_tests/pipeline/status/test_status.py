@@ -208,9 +208,9 @@ def test_scores_of_another_release_of_what_measures_them_are_stale(settings: Set
     file = record_file(tmp_path, "image_scores")
     now = json.loads(file.read_text())["packages"]
     assert now == {name: metadata.version(name) for name in ("opencv-python-headless", "pillow", "zxing-cpp")}
-    with_packages(file, zxing_cpp="2.2.1", pillow="11.3.0")
+    with_packages(file, zxing_cpp="2.2.1", pillow="10.4.0")
     before = file.read_text()
-    changes = f"pillow 11.3.0 → {now['pillow']}, zxing-cpp 2.2.1 → {now['zxing-cpp']}"
+    changes = f"pillow 10.4.0 → {now['pillow']}, zxing-cpp 2.2.1 → {now['zxing-cpp']}"
     assert status(settings) == f"image_scores stale: {changes}"
     assert not take_through(stage_dag(settings)["image_scores"], "a", settings).unchanged
     assert file.read_text() != before
