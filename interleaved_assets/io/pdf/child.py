@@ -113,7 +113,8 @@ def _read(path: str, file: IO[bytes], options: dict[str, Any]) -> Iterator[Frame
         return
     marks = Marks.of(path)
     document.init_forms()
-    about = {name.lower(): value for name, value in document.get_metadata_dict(skip_empty=True).items()}
+    metadata = document.get_metadata_dict(skip_empty=True)
+    about = {name.lower(): value.rstrip("\0") for name, value in metadata.items()}  # some programs write C strings
     yield {"pages": len(document), "about": about}, []
     for number in range(options["pages_read"], min(len(document), options["max_pages"])):
         try:

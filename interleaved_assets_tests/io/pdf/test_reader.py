@@ -34,7 +34,7 @@ def test_text_in_order_with_the_jpeg_as_stored_in_its_place(tmp_path: Path) -> N
         text(50, 700, "First paragraph on", "two lines.") + shown("Im", 50, 400, 200, 200) + text(50, 300, "After it.")
     )
     rows = read(
-        write_pdf(tmp_path / "a.pdf", [page, text(50, 700, "Page two.")], [("Im", jpeg_image(content))], title="T")
+        write_pdf(tmp_path / "a.pdf", [page, text(50, 700, "Page two.")], [("Im", jpeg_image(content))], title="T\0")
     )
     assert [(row["position"], row["modality"], row["text_content"], row["page"]) for row in rows] == [
         (-1, "metadata", None, None),
