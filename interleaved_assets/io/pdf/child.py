@@ -118,19 +118,21 @@ def _read(path: str, file: IO[bytes], options: dict[str, Any]) -> Iterator[Frame
     yield {"pages": len(document), "about": about}, []
     for number in range(options["pages_read"], min(len(document), options["max_pages"])):
         try:
-            yield _page(_with_fields(document, number), number + 1, options, marks)
+            yield _page(document[number], number, options, marks)
         except (pdfium.PdfiumError, MemoryError, ValueError, OSError) as error:
             yield {"page": number + 1, "blocks": [], "error": f"{type(error).__name__}: {error}"}, []
 
 
-def _with_fields(document: Any, number: int) -> Any:
-    """Return a page on which what is filled in its form, or typed and stamped on it, is like the rest."""
-    page = document[number]
+def _with_fields(page: Any, number: int) -> Any:
+    """Return a page on which what is filled in its form, or typed and stamped on it, is like the rest.
+
+    The layers of the file are not known there, so that rendering it would show hidden ones.
+    """
     if not _has_more_than_links(page):
         return page
     # PDFium hides fonts and images that a page inherits when it adds to them; a copy has all as its own
     copies = pdfium.PdfDocument.new()
-    copies.import_pages(document, [number])
+    copies.import_pages(page.pdf, [number])
     if raw.FPDFPage_Flatten(copy := copies[0], raw.FLAT_NORMALDISPLAY) != raw.FLATTEN_SUCCESS:
         return page
     copy.close()
@@ -149,11 +151,13 @@ def _has_more_than_links(page: Any) -> bool:
 
 
 def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Frame:
-    shown = Box(*page.get_bbox())
-    found, turn, others = _texts(page, shown)
+    """Return the parts of a page; ``number`` is from 0."""
+    filled = _with_fields(page, number)
+    shown = Box(*filled.get_bbox())
+    found, turn, others = _texts(filled, shown)
     images: list[tuple[Any, Box]] = []
-    for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_IMAGE,), Matrix()):
-        image = pdfium.PdfObject(item, page=page)
+    for item, outer in page_objects(filled, (raw.FPDF_PAGEOBJ_IMAGE,), Matrix()):
+        image = pdfium.PdfObject(item, page=filled)
         box = object_box(item, outer)
         if box is not None and box.meets(shown) and min(image.get_px_size()) >= options["min_image_side"]:
             images.append((image, box))
@@ -168,7 +172,7 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
         if at < len(found):
             blocks.append({"table" if found[at].is_table else "text": found[at].text})
     has_text = bool(found)
-    head = {"page": number, "blocks": blocks, "has_text": has_text}
+    head = {"page": number + 1, "blocks": blocks, "has_text": has_text}
     if options["model_url"] is not None and (options["model_pages"] == "all" or not has_text):
         rendered = _rendered(page, contents, options["page_dpi"])
         if rendered["image"] is None:

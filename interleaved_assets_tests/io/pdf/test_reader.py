@@ -133,6 +133,23 @@ def test_pages_without_text_are_named_and_become_images_if_wished(tmp_path: Path
     assert Image.open(io.BytesIO(page)).size == (600, 800)
 
 
+def test_the_image_of_a_page_shows_its_notes_and_no_hidden_layer(tmp_path: Path) -> None:
+    form = stream("/Type /XObject /Subtype /Form /BBox [0 0 100 100]", b"0 0 100 100 re f")
+    note = b"<< /Type /Annot /Subtype /Stamp /F 4 /Rect [400 600 500 700] /AP << /N 5 0 R >> >>"
+    layer = b"<< /Type /OCG /Name (Draft) >>"
+    page = b"/OC /Hidden BDC 0 0 300 400 re f EMC"
+    content = pdf_bytes([page], [("Ap", form), ("Note", note), ("Layer", layer)])
+    content = content.replace(
+        b"/Type /Catalog", b"/Type /Catalog /OCProperties << /OCGs [7 0 R] /D << /OFF [7 0 R] >> >>"
+    )
+    content = content.replace(b"/Resources <<", b"/Annots [6 0 R] /Resources << /Properties << /Hidden 7 0 R >>")
+    (tmp_path / "a.pdf").write_bytes(content)
+    (row,) = read(tmp_path / "a.pdf", page_images=True, page_dpi=72)[1:]
+    shown_page = Image.open(io.BytesIO(row["binary_content"])).convert("L")
+    assert shown_page.size == (600, 800)
+    assert [shown_page.getpixel(at) for at in ((450, 150), (150, 600))] == [0, 255]
+
+
 def test_an_image_that_covers_its_page_is_not_drawn_again(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", [shown("Im", 0, 0, 600, 700)], [("Im", jpeg_image(content := jpeg(1)))])
     rows = read(path, page_images=True)
