@@ -4,6 +4,8 @@ fastwarc decodes records. It stops at the first damage, and takes a file that is
 that the index goes on after damage and checks the end.
 """
 
+import gzip
+import io
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,7 +19,6 @@ from interleaved_assets.model.errors import ShardError
 
 _GZIP: Final = b"\x1f\x8b\x08"
 _PLAIN: Final = b"WARC/1."
-_GZIP_OR_ZLIB: Final = 47
 _DEFLATE: Final = -15
 _LESS_DECODED: Final[tuple[Literal["transfer", "none"], ...]] = ("transfer", "none")
 _READ_BYTES: Final = 2**16
@@ -120,15 +121,32 @@ def read_body(file: IO[bytes], offset: int, limit: int) -> Body:
 
 def _unpacked(stored: bytes, limit: int) -> bytes | None:
     """Return what gzip, zlib or deflate without a header has packed; None if none of them has."""
-    for bits in (_GZIP_OR_ZLIB, _DEFLATE):
+    if stored.startswith(_GZIP):
+        return _members(stored, limit)
+    for bits in (zlib.MAX_WBITS, _DEFLATE):
         member = zlib.decompressobj(bits)
         try:
             found = member.decompress(stored, limit)
         except zlib.error:
             continue
-        if member.eof or len(found) == limit:
+        # plain text may begin as deflate does, and end as such after some bytes
+        if len(found) == limit or (member.eof and not (bits == _DEFLATE and member.unused_data)):
             return found
     return None
+
+
+def _members(stored: bytes, limit: int) -> bytes | None:
+    """Return the content of all gzip members up to bytes that are none; None if one is cut or damaged."""
+    found = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(stored)) as file:
+            while part := file.read1(limit - len(found)):
+                found += part
+    except gzip.BadGzipFile:
+        pass  # what follows the last one, or its checksum, which browsers do not read either
+    except (EOFError, zlib.error):
+        return None
+    return bytes(found)
 
 
 def address(record: WarcRecord) -> str:

@@ -30,7 +30,7 @@ _TAGS: Final = re.compile(
 )
 _LATIN_MARKUP: Final = 4
 """Latin letters for each byte of another script, up to which a page is in that script: names, addresses, scripts."""
-_OTHER_BYTES: Final = re.compile(rb"[\x80-\xff]+")
+_OTHER_BYTES: Final = re.compile(rb"[\x80-\x9f\xa1-\xff]+")  # without no-break spaces
 _LATIN_LETTERS: Final = re.compile(rb"[A-Za-z]+")
 _OTHER_SCRIPTS: Final = (
     "cp932", "euc_jp", "gb18030", "big5hkscs", "cp949", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256", "cp874",
@@ -114,7 +114,15 @@ def _codec(label: str | None) -> str | None:
     for known in (_LABELS.get(name, name), name.removeprefix("x-")):
         with suppress(LookupError):
             codec = codecs.lookup(known).name
-            if codec not in _NO_CHARSETS:
-                bytes(4).decode(codec)  # not those from bytes to bytes, such as base64
+            if codec not in _NO_CHARSETS and _has_ascii(codec):
                 return _CODECS.get(codec, codec)
     return None
+
+
+def _has_ascii(codec: str) -> bool:
+    """Return whether a page can be in ``codec``: of those without ASCII, pages are in UTF-16 only.
+
+    Raises:
+        LookupError: it does not give text, such as base64.
+    """
+    return b"<p>a".decode(codec, "replace") == "<p>a" or codec.startswith("utf-16")

@@ -181,8 +181,10 @@ def test_the_largest_image_of_a_set_is_shown_and_the_one_that_scripts_would_load
         ("; charset=ISO-8859-8-I", "iso8859-8", ""),
         ("; charset=ms_kanji", "cp932", ""),
         ("; charset=windows-949", "cp949", ""),
+        ("; charset=utf-32", "koi8-r", "<meta charset=koi8-r>"),
         ("; charset=utf-8", "utf-16", ""),
         ("", "utf-8", "<meta charset=utf-16>"),
+        ("", "utf-8", "<meta charset=ibm500>"),
     ],
 )
 def test_the_encoding_is_that_of_mark_server_or_page(tmp_path: Path, charset: str, codec: str, meta: str) -> None:
@@ -211,6 +213,7 @@ def test_bodies_are_unpacked_as_browsers_do_whatever_the_server_says(tmp_path: P
         (packed, "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n"),
         (packed + b"\0junk", "Content-Encoding: gzip\r\n"),
         (packed, ""),
+        (gzip.compress(html[:99]) + gzip.compress(html[99:]), "Content-Encoding: x-gzip\r\n"),
         (deflated(html), "Content-Encoding: deflate\r\n"),
         (zlib.compress(html), "Content-Encoding: deflate\r\n"),
     ]
@@ -219,6 +222,12 @@ def test_bodies_are_unpacked_as_browsers_do_whatever_the_server_says(tmp_path: P
     assert [(row["text_content"], row["materialize_error"]) for row in found if row["position"] == 0] == [
         (WORDS.strip(), None)
     ] * len(bodies)
+
+
+def test_plain_text_that_begins_as_deflate_does_is_a_page(tmp_path: Path) -> None:
+    body = f"[1] Home. {WORDS}"
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, more="Content-Encoding: gzip\r\n")])
+    assert items(uri) == [("text", body.strip())]
 
 
 def test_a_type_that_the_server_gave_twice_is_that_of_a_page(tmp_path: Path) -> None:
@@ -321,6 +330,13 @@ def test_a_page_that_nothing_labels_is_read_by_its_characters(tmp_path: Path, co
     uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, content_type="text/html")])
     assert items(uri, notes=notes) == [("text", text * 4)]
     assert notes == ({} if codec == "cp1252" else {"pages_of_guessed_charset": 1})
+
+
+def test_no_break_spaces_are_no_letters_of_another_script(tmp_path: Path) -> None:
+    words = ["Price", "list", "of", "items", "now"] * 3
+    body = b"<p>" + "\xa0\xa0\xa0\xa0\xa0\xa0".join(words).encode("cp1252")
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", body, content_type="text/html")])
+    assert items(uri) == [("text", " ".join(words))]
 
 
 def test_names_in_latin_letters_do_not_hide_the_script_of_a_page_that_nothing_labels(tmp_path: Path) -> None:
