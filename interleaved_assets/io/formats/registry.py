@@ -78,7 +78,7 @@ WARC: Final = ShardFormat(
     endings=(".warc", ".warc.gz"),
     read=_imported("interleaved_assets.io.warc.reader:read_warc"),
     magic=b"WARC/",
-    version=6,
+    version=7,
     section="warc",
     settings=WarcSettings,
     shortfall=_imported("interleaved_assets.io.warc.reader:warc_shortfall"),
@@ -93,7 +93,7 @@ PDF: Final = ShardFormat(
     read=_imported("interleaved_assets.io.pdf.reader:read_pdf"),
     read_files=_imported("interleaved_assets.io.pdf.reader:read_pdfs"),
     magic=b"%PDF-",
-    version=8,
+    version=9,
     section="pdf",
     settings=PdfSettings,
 )

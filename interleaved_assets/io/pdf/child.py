@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from itertools import chain
+from math import inf
 from typing import IO, Any, Final
 
 import pypdfium2 as pdfium
@@ -30,6 +31,7 @@ from interleaved_assets.io.pdf.text import directions, page_characters, page_run
 _POINTS: Final = 72
 _COVERED: Final = 0.8
 """Share of a page from which on an image is the page."""
+_ANYWHERE: Final = Box(-inf, -inf, inf, inf)
 _MIB: Final = 2**20
 _BUFFER_BYTES: Final = 2**16
 """Larger than Python's 8 KiB, since each refill runs :meth:`_Source.readinto`."""
@@ -154,6 +156,8 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
     """Return the parts of a page; ``number`` is from 0."""
     filled = _with_fields(page, number)
     shown = Box(*filled.get_bbox())
+    if not shown.area:
+        shown = _ANYWHERE  # viewers do not follow a CropBox that does not meet the page
     found, turn, others = _texts(filled, shown)
     images: list[tuple[Any, Box]] = []
     for item, outer in page_objects(filled, (raw.FPDF_PAGEOBJ_IMAGE,), Matrix()):

@@ -121,6 +121,12 @@ def test_what_stands_outside_of_the_page_as_it_is_shown_is_left_out(tmp_path: Pa
     assert [(row["modality"], row["text_content"]) for row in rows] == [("text", "Seen."), ("image", None)]
 
 
+def test_a_page_whose_crop_box_does_not_meet_it_is_read_whole(tmp_path: Path) -> None:
+    path = Path(write_pdf(tmp_path / "a.pdf", [text(50, 700, "Seen.")]))
+    path.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/CropBox [2000 2000 3000 3000] /MediaBox"))
+    assert [row["text_content"] for row in read(path)[1:]] == ["Seen."]
+
+
 def test_pages_without_text_are_named_and_become_images_if_wished(tmp_path: Path) -> None:
     objects = [("Im", jpeg_image(jpeg(1)))]
     path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text."), shown("Im", 0, 0, 600, 400)], objects)
