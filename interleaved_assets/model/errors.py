@@ -37,7 +37,7 @@ ROW_ERROR_CODES: Final[dict[str, str]] = {
     "invalid_text": "an entry of the texts list is neither a string nor null",
     "invalid_token": "an entry of the images list is neither a string nor null",
     "truncated_shard": "the shard ends in the middle of this sample",
-    "undecodable_page": "the body of a web page is not in the encoding that its server named",
+    "undecodable_page": "the body of a web page cannot be unpacked, neither as its server says nor as gzip or deflate",
     "unreadable_page": "a page of a PDF file cannot be parsed",
     "model_failed": "the model that reads pages gave no answer, or none of the form asked for",
     "image_too_large": "an image of a PDF file has too many pixels to be unpacked",
