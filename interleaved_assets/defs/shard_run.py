@@ -96,8 +96,9 @@ def run_over_shards(
         # a check of a plugin may raise anything, and so may Dagster's database; it concerns this shard only
         except Exception as error:  # noqa: BLE001
             fail(key, error)
-            store_failure(key, stage.name, error, settings.storage)
-            remove_record(key, stage.name, settings.storage)
+            # a failure beside a record that cannot be removed would stop the next stage in every run
+            if remove_record(key, stage.name, settings.storage):
+                store_failure(key, stage.name, error, settings.storage)
     if recorded and any(check.compares for check in stage.checks):
         record_comparisons(context, stage, recorded, settings)
     is_last = not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings)

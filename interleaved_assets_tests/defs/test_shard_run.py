@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -21,6 +22,8 @@ from dagster._core.loader import LoadingContextForTest
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import RANGE_END, RANGE_START
+from interleaved_assets.model.errors import StorageError
+from interleaved_assets.pipeline.run import failures
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
 from interleaved_assets.scoring.scores.text_language import language_model
@@ -206,9 +209,11 @@ def test_what_is_missing_is_named_before_a_shard_is_read(
     assert not (tmp_path / "out/failures").exists()
 
 
-def test_a_shard_whose_event_dagster_cannot_store_is_made_again_from_that_stage(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_shard_whose_event_dagster_cannot_store_fails_and_does_not_fail_again(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, removed: bool
 ) -> None:
+    """It is made again from that stage or, if its record cannot be removed, goes on after it."""
     settings, keys = good_shards(tmp_path, instance, "ab")
     assert run(instance, settings, keys).success
     good_shard(tmp_path / "raw/a.tar", seed=9)
@@ -224,11 +229,14 @@ def test_a_shard_whose_event_dagster_cannot_store_is_made_again_from_that_stage(
 
     with monkeypatch.context() as patch:
         patch.setattr(dg.AssetExecutionContext, "log_event", refused)
+        if not removed:
+            patch.setattr(failures, "remove_file", Mock(side_effect=StorageError("deletion is refused")))
         assert not run(instance, settings, keys).success
     dataset = read_dataset_status(settings)
     shard = dataset.look("a")
-    assert shard.status.text == "normalized failed"
-    assert "server closed the connection" in dataset.problem_of("a", shard.status)
+    if removed:
+        assert shard.status.text == "normalized failed"
+        assert "server closed the connection" in dataset.problem_of("a", shard.status)
     assert run_chain(instance, settings, ["a"], dataset.stages_to_make(shard)).success
     assert read_dataset_status(settings).look("a").status.text == "complete"
 

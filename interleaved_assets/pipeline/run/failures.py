@@ -81,8 +81,8 @@ def remove_failure(key: str, stage: str, storage: StorageSettings) -> None:
         logger.warning("shard %s: the failure of %s is not removed: %s", key, stage, error)
 
 
-def remove_record(key: str, stage: str, storage: StorageSettings) -> None:
-    """Remove the record of a shard that was made and could not be reported; an error of the storage is only logged.
+def remove_record(key: str, stage: str, storage: StorageSettings) -> bool:
+    """Remove the record of a shard that was made and could not be reported; return False if the storage fails.
 
     With its record the stage would count as done. A run would begin at the next stage, which the failure stops.
     """
@@ -90,6 +90,8 @@ def remove_record(key: str, stage: str, storage: StorageSettings) -> None:
         remove_file(storage.shard(key).record(stage), storage.options)
     except StorageError as error:
         logger.warning("shard %s: the record of %s is not removed: %s", key, stage, error)
+        return False
+    return True
 
 
 def failed_keys(storage: StorageSettings, stage: str) -> list[str]:
