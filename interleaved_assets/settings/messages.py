@@ -11,15 +11,26 @@ from interleaved_assets.model.errors import SettingsError
 from interleaved_assets.settings.lines import meaning
 from interleaved_assets.settings.sections import ENV_PREFIX, Settings, fields_of
 
-_TABLE: Final = "Input should be a table, such as { min = 5 }"
 _IN_TOML: Final = {
     "tuple_type": "Input should be a list",
-    "model_type": _TABLE,
+    "model_type": "Input should be a table",
     "dict_type": "Input should be a table",
-    "string_pattern_mismatch": "Input should be a URL such as http://host:port, without user and query",
+    "string_pattern_mismatch": "Input should be a URL such as http://host:port",
 }
 """Messages of pydantic that speak of Python's types or of patterns, in the words of the settings file."""
-_TYPES: Final = {"str": "a string", "int": "an integer", "bool": "true or false", "list": "a list", "dict": "a table"}
+_OF_SECTION: Final = {
+    ("selection", "model_type"): ", such as { min = 5 }",
+    ("serve", "string_pattern_mismatch"): ", without user and query",
+}
+"""What a message adds for the settings of one section."""
+_TYPES: Final = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a table",
+}
 
 
 def describe(problem: Any) -> str:
@@ -32,7 +43,8 @@ def describe(problem: Any) -> str:
         return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
     field = _field_at(problem["loc"])
     about = f" ({meaning(field)})" if field is not None and field.description else ""
-    return f"{key}: {_IN_TOML.get(problem['type'], problem['msg'])}{_given(problem)}{about}"
+    more = _OF_SECTION.get((key.partition(".")[0], problem["type"]), "")
+    return f"{key}: {_IN_TOML.get(problem['type'], problem['msg'])}{more}{_given(problem)}{about}"
 
 
 def _given(problem: Any) -> str:

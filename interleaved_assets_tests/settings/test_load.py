@@ -99,6 +99,11 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ('[selection]\nown = "brightness"\n', r"selection\.own: Input should be a table, got 'brightness'"),
         ("[storage]\nbundles = { pdf = 0 }\n", r"storage\.bundles\.pdf: .*equal to 1, got an integer "),
         ('[serve]\nurl = "localhost:3010"\n', r"serve\.url: .*a URL such as http://host:port, .*, got a string "),
+        (
+            '[reading.pdf]\nmodel_url = "localhost:8000/v1"\nmodel = "m"\n',
+            r"model_url: Input should be a URL such as http://host:port, got a string ",
+        ),
+        ("run = 5\n", r"run: Input should be a table, got 5 "),
         ("[run\n", r"interleaved\.toml is not valid TOML"),
     ],
 )

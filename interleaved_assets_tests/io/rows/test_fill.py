@@ -296,6 +296,11 @@ def test_a_forbidden_place_is_not_touched(raw: Path, path: str, monkeypatch: pyt
     assert opened == []
 
 
+def test_a_root_that_is_given_twice_is_named_once(raw: Path) -> None:
+    ref = build_source_ref(f"{raw.parent}/secret.jpg")
+    assert the_error(ref, raw, allowed_roots=[str(raw), str(raw)]).endswith(f"secret.jpg is not below {raw}{NAME_IT}")
+
+
 def test_without_roots_no_place_is_allowed(raw: Path) -> None:
     path = f"{raw}/plain.jpg"
     for roots in (None, []):

@@ -85,8 +85,9 @@ def test_filters_of_strings_show_what_they_keep() -> None:
         ledger=ledger([(*row, "document_language_not_in", None, None, "language is la") for row in dropped]),
     )
     selection = SelectionSettings.model_validate({"document": {"language": {"in": ["en", "de"], "not_in": ["und"]}}})
-    page = Page(html_report(aggregate([facts], MEASURES), selection=selection))
-    assert page.row("document_language")[2:] == ["keep en, de and drop und", "strings", "–", "1", "1"]
+    for measures in (MEASURES, ()):
+        page = Page(html_report(aggregate([facts], measures), selection=selection))
+        assert page.row("document_language")[2:] == ["keep en, de and drop und", "strings", "–", "1", "1"]
 
 
 def test_the_figures_of_the_page() -> None:
