@@ -197,6 +197,18 @@ def test_the_encoding_is_that_of_mark_server_or_page(tmp_path: Path, charset: st
     assert items(uri) == [("text", f"{text} {WORDS}".strip())]
 
 
+@pytest.mark.parametrize(
+    "label",
+    ["utf-7", "idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "charmap", "base64", "hex"],
+)
+def test_codecs_that_are_no_charsets_are_not_applied(tmp_path: Path, label: str) -> None:
+    body = f"<p>2+AGE-3 \\u00e4 für {WORDS}"
+    uri = write_warc(
+        tmp_path / "a.warc", [page("https://a.example/", body, content_type=f"text/html; charset={label}")]
+    )
+    assert items(uri) == [("text", body.removeprefix("<p>").strip())]
+
+
 def deflated(content: bytes) -> bytes:
     """Deflate without the header of zlib, as some servers send it."""
     packer = zlib.compressobj(wbits=-15)
