@@ -1,5 +1,6 @@
 """Counts of the rows that other thresholds would keep, computed from stored scores."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -140,7 +141,7 @@ def changed_settings(settings: SelectionSettings, overrides: Mapping[str, object
 def _problem(problem: ErrorDetails) -> str:
     name = ".".join(str(part) for part in problem["loc"]) or "selection"
     if problem["type"] == "tuple_type":
-        return f'{name}: it is a list, such as ["en"]'
+        return f"{name}: it is a list, such as {json.dumps([problem['input']], ensure_ascii=False, default=str)}"
     if problem["type"] != "extra_forbidden":
         return f"{name}: {problem['msg'].removeprefix('Value error, ')}"
     if name.startswith("own."):

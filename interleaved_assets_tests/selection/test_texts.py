@@ -263,3 +263,5 @@ def test_an_unknown_override_is_named() -> None:
         what_if(selection_rows(ROWS), NO_SCORES, SelectionSettings(), {"document.language": "en"})
     with pytest.raises(SettingsError, match=r'document\.language\.in: it is a list, such as \["en"\]'):
         what_if(selection_rows(ROWS), NO_SCORES, SelectionSettings(), {"document.language.in": "en"})
+    with pytest.raises(SettingsError, match=r'order: it is a list, such as \["sharpness"\]'):
+        what_if(selection_rows(ROWS), NO_SCORES, SelectionSettings(), {"order": "sharpness"})
