@@ -6,6 +6,7 @@ that the index goes on after damage and checks the end.
 
 import gzip
 import io
+import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ _PLAIN: Final = b"WARC/1."
 _DEFLATE: Final = -15
 _LESS_DECODED: Final[tuple[Literal["transfer", "none"], ...]] = ("transfer", "none")
 _READ_BYTES: Final = 2**16
+_HEAD: Final = re.compile(rb".{1,65000}?\r?\n\r?\n", re.DOTALL)
 _MOST_DAMAGED: Final = 10_000
 """Damaged places after which the rest of an archive is not searched for records."""
 _LEFT_OUT: Final = (WarcRecordType.resource, WarcRecordType.revisit, WarcRecordType.conversion, WarcRecordType.response)
@@ -76,7 +78,7 @@ def index_archive(path: Path, uri: str) -> ArchiveIndex:
                     last = record.stream_pos
                     if index.records == 1:
                         _check_offset(other, last, magic, uri)
-                    _add(index, record)
+                    _add(index, record, other)
                 following = _following(file, max(last, start)) if magic == _GZIP else None
             except (OSError, zlib.error) as error:
                 if is_storage_failure(error):
@@ -160,8 +162,9 @@ def _read(
     parts: list[bytes] = []
     filled, record, wrong = 0, None, None
     try:
-        file.seek(offset)
-        record = next(iter(ArchiveIterator(file, parse_http=True, auto_decode=decode)))
+        record = _record_at(file, offset, decode)
+        if _has_bare_line_feeds(record):
+            record = _with_line_ends(file, offset, decode, limit + _READ_BYTES)
         while filled < limit and (part := record.reader.read(min(_READ_BYTES, limit - filled))):
             parts.append(part)
             filled += len(part)
@@ -172,7 +175,31 @@ def _read(
     return record, b"".join(parts), wrong
 
 
-def _add(index: ArchiveIndex, record: WarcRecord) -> None:
+def _record_at(file: IO[bytes], offset: int, decode: Literal["none", "transfer", "all"]) -> WarcRecord:
+    file.seek(offset)
+    return next(iter(ArchiveIterator(file, parse_http=True, auto_decode=decode)))
+
+
+def _has_bare_line_feeds(record: WarcRecord) -> bool:
+    """Return whether lines of a server's answer end without a carriage return, so that fastwarc has not parsed it."""
+    head = record.http_headers
+    return head is not None and any("\n" in (line or "") for line in (head.status_line, *head.values()))
+
+
+def _with_line_ends(file: IO[bytes], offset: int, decode: Literal["none", "transfer", "all"], limit: int) -> WarcRecord:
+    """Return the record at ``offset`` with up to ``limit`` bytes, parsed as if the lines of its head ended in CR LF."""
+    file.seek(offset)
+    record = next(iter(ArchiveIterator(file, parse_http=False)))
+    stored = bytearray()
+    while len(stored) < limit and (part := record.reader.read(min(_READ_BYTES, limit - len(stored)))):
+        stored += part
+    if (head := _HEAD.match(stored)) is not None:
+        record.set_bytes_content(b"\r\n".join(head[0].splitlines()) + b"\r\n" + stored[head.end() :])
+        record.parse_http(auto_decode=decode)
+    return record
+
+
+def _add(index: ArchiveIndex, record: WarcRecord, file: IO[bytes]) -> None:
     """Read over ``record`` and add it to ``index``; raise OSError if it is damaged.
 
     A record whose body is cut is added.
@@ -181,7 +208,8 @@ def _add(index: ArchiveIndex, record: WarcRecord) -> None:
     index.records += has_length
     if len({*record.headers.get_multiple("WARC-Target-URI")}) > 1:
         raise OSError("the header of a record goes on in the next one")
-    entry = _entry(index, record)
+    is_bare = _has_bare_line_feeds(record)
+    entry = _entry(index, _with_line_ends(file, record.stream_pos, "none", _READ_BYTES) if is_bare else record)
     is_cut = True
     try:
         is_cut = record.reader.consume() != record.content_length or not has_length

@@ -247,6 +247,22 @@ def test_a_type_that_the_server_gave_twice_is_that_of_a_page(tmp_path: Path) -> 
     assert items(write_warc(tmp_path / "a.warc", [page("https://a.example/", f"<p>ü {WORDS}</p>", content_type=kind)]))
 
 
+@pytest.mark.parametrize("compressed", [True, False])
+def test_answers_whose_lines_end_with_line_feeds_alone_are_read(tmp_path: Path, compressed: bool) -> None:
+    html, address = f"<p>{WORDS}</p>\r\n".encode(), "https://a.example/"
+    heads = [
+        b"HTTP/1.0 200 OK\nContent-Type: text/html\n\n",
+        b"HTTP/1.0 200 OK\r\nServer: old\nContent-Type: text/html\n\n",
+        b"HTTP/1.0 200 OK\nContent-Type: text/html\r\n\r\n",
+    ]
+    picture = b"HTTP/1.0 200 OK\nContent-Type: image/png\n\n" + PNG
+    records = [record(f"{address}{number}", head + html) for number, head in enumerate(heads)]
+    records += [record(f"{address}a.png", picture), page(f"{address}last", f"<p>{WORDS}</p><img src=a.png>")]
+    found = rows(write_warc(tmp_path / "a.warc", records, compressed=compressed))
+    assert [row["text_content"] for row in found if row["modality"] == "text"] == [WORDS.strip()] * 4
+    assert [row["binary_content"] for row in found if row["modality"] == "image"] == [PNG]
+
+
 def test_bodies_are_decoded_as_the_server_says(tmp_path: Path) -> None:
     html = f"<p>{WORDS}</p>".encode()
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(html), html)
