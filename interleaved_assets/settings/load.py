@@ -1,6 +1,7 @@
 """The settings file: find it, read it, check it and make its relative paths absolute."""
 
 import os
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -58,8 +59,14 @@ def load_settings(path: Path | str | None = None) -> Settings:
 
     Raises:
         SettingsError: no such file, not TOML, an unknown key or variable, a wrong type, a value out of range, a secret,
-            or a filter whose score nothing measures; the message names file, key and what is allowed.
+            or a filter whose score nothing measures; the message names file, key and what is allowed. Also, a locale
+            in which a name that is not ASCII would give another key than elsewhere.
     """
+    if (encoding := sys.getfilesystemencoding()) not in ("utf-8", "ascii"):  # from ASCII, Python keeps the bytes
+        raise SettingsError(
+            f"file names are read as {encoding} in this locale (LC_ALL, LANG), and shards would have other keys "
+            "than in one with UTF-8. Set PYTHONUTF8=1."
+        )
     return parse_settings(*_read(path))
 
 

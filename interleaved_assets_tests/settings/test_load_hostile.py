@@ -1,6 +1,7 @@
 """Settings that would wait for ever, take all memory, or end in a traceback: each is one short message."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,13 @@ def test_arguments_with_hundreds_of_digits(tmp_path: Path, capsys: pytest.Captur
         error = capsys.readouterr().err
         assert error.startswith("interleaved: ")
         assert error.count("\n") == 1
+
+
+def test_a_locale_in_which_shards_would_have_other_keys_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In ISO 8859-1 the name of ``Ü.tar`` is two other characters, while cron has UTF-8 for the same folder."""
+    (tmp_path / "interleaved.toml").write_text("")
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "status"]) == 2
+    assert "file names are read as iso8859-1 in this locale (LC_ALL, LANG)" in capsys.readouterr().err

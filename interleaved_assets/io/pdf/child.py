@@ -62,7 +62,9 @@ def _ended(code: int, peak: int, request: dict[str, Any]) -> str:
 
 def _parse(request: dict[str, Any]) -> None:
     """Write a frame for a file and one for each page."""
-    resource.setrlimit(resource.RLIMIT_AS, (request["max_memory"],) * 2)
+    memory, (_, most) = request["max_memory"], resource.getrlimit(resource.RLIMIT_AS)
+    # a lower limit of the user, as of ulimit -v, cannot be raised
+    resource.setrlimit(resource.RLIMIT_AS, (memory if most == resource.RLIM_INFINITY else min(memory, most),) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.setitimer(signal.ITIMER_REAL, max(request["max_seconds"] - request["seconds_used"], 1e-6))  # 0: no limit
     for head, contents in _frames(request["path"], request):

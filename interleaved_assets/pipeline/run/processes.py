@@ -116,6 +116,10 @@ def _not_started(error: OSError | BrokenProcessPool) -> StorageError:
     needs = "Their locks need a writable /dev/shm with free space"
     if not isinstance(error, OSError) or error.errno in (errno.EMFILE, errno.ENFILE):
         needs = "Raise the limits of open files and of processes (ulimit -n, ulimit -u)"
+    elif error.errno == errno.EPIPE:
+        needs = (
+            f"The process that forks them ended at its start: can this user run {sys.executable}, with enough memory"
+        )
     cause = error.__cause__ or error
     reason = getattr(cause, "strerror", None) or type(cause).__name__
     return StorageError(

@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from interleaved_assets.io.pdf.parser import Parser
@@ -49,6 +51,16 @@ def test_the_reason_of_a_crash_is_told_and_the_next_file_is_read(tmp_path: Path)
     assert last["ended"].endswith("(reading.pdf.max_memory is 2048 MiB)")
     assert lent.has_ended()
     assert len(read(long(tmp_path / "a.pdf"))) > 60
+
+
+def test_a_lower_limit_of_memory_of_the_user_holds(tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.")])
+    code = (
+        "import sys; from interleaved_assets.io import read_shard;"
+        "print([row for table in read_shard(sys.argv[1]) for row in table['text_content'].to_pylist()])"
+    )
+    limited = ["sh", "-c", 'ulimit -v 1500000 && exec "$@"', "sh", sys.executable, "-c", code, str(path)]
+    assert "'Text.'" in subprocess.run(limited, capture_output=True, check=True, text=True, timeout=300).stdout
 
 
 def test_a_parser_that_is_given_back_in_the_middle_of_a_file_ends() -> None:

@@ -73,6 +73,19 @@ def test_without_room_for_the_locks_of_workers_the_place_is_named(
     assert len(list(ran())) == 2
 
 
+def test_a_process_that_cannot_be_run_for_workers_is_named(settings: Settings, tmp_path: Path) -> None:
+    """As where another user may not enter the folder of the interpreter."""
+    code = (
+        "import multiprocessing.spawn, sys; multiprocessing.spawn.set_executable('/bin/false')\n"
+        "from interleaved_assets.cli.entry_point import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, "--settings", f"{tmp_path}/interleaved.toml", "run", "--jobs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], timeout=300)
+    assert done.returncode == 2
+    assert "no worker processes can be started: Broken pipe. The process that forks them ended at its" in done.stderr
+    assert f"can this user run {sys.executable}, with enough memory; one shard at a time" in done.stderr
+
+
 @pytest.mark.parametrize(
     "files", [10, pytest.param(14, marks=pytest.mark.system)], ids=["for their locks", "for their pipes"]
 )
