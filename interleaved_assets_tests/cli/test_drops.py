@@ -124,3 +124,16 @@ def test_a_shard_whose_ledger_cannot_be_read_is_skipped(
     assert printed.err.startswith("interleaved: shard a was skipped: ")
     assert "b: 1 dropped row" in printed.out
     assert main([*curated, "drops", "--shard", "a"]) == 2
+
+
+def test_large_values_have_all_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = project(tmp_path, "[selection]\nmin_sharpness = 0\ndocument.words = { max = 12345 }\n")
+    write_shard(tmp_path / "raw/a.tar", {"doc": document("word " * 12_346, sharp_image(1))})
+    take_all(settings, "a")
+    base = ["--settings", str(tmp_path / "interleaved.toml")]
+    for command in ("drops", "trace"):
+        assert main([*base, command, *(["--shard", "a"] if command == "drops" else ["doc"])]) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if "document_words_above" in line]
+        cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+        assert len(cells) == 3, command
+        assert all("12,346" in line and "12345" in line for line in cells), command

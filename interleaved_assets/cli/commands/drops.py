@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 SECTION: Final = "Samples and dropped rows"
 LONGEST_CONTENT: Final = 200
 """Most characters of a row's content in the table."""
+DIGITS: Final = 4
+"""Fewest significant digits of measured values."""
 ROWS_OF_ALL_SHARDS: Final = 200
 """Most rows that are listed without a shard and a limit."""
 _COLUMNS: Final = ("sample", "position", "modality", "stage", "reason", "measured", "threshold", "content or detail")
@@ -139,9 +141,12 @@ def _require_ledger(record: "Record", paths: "ShardPaths") -> None:
 def line_of(row: Mapping[str, Any], decided: str) -> tuple[str, ...]:
     """Return the cells of a row for a table: what it is, what was ``decided`` of it, why, and its content."""
     from interleaved_assets.model.shown import cut_text
+    from interleaved_assets.reporting.wording import text
 
-    measured, threshold = ("" if row[name] is None else f"{row[name]:.4g}" for name in ("measured", "threshold"))
+    limit = row["threshold"]
+    measured = "" if row["measured"] is None else text.measured(row["measured"], limit, DIGITS)
+    threshold = "" if limit is None else text.bound(limit)
     content = cut_text(row["content"] or "", LONGEST_CONTENT)
-    said = " · ".join(text for text in (row.get("detail"), content) if text)
+    said = " · ".join(part for part in (row.get("detail"), content) if part)
     place = (row["sample_id"], str(row["position"]), row["modality"])
     return (*place, decided, row["reason"], measured, threshold, said)

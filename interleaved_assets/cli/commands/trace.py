@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from interleaved_assets.cli.commands.drops import DIGITS
 from interleaved_assets.cli.terminal.complete import complete_made_shards
 from interleaved_assets.cli.terminal.options import FILE, as_json
 
@@ -247,19 +248,23 @@ def _in_tar(trace: "StageTrace", *, every_member: bool) -> str:
 
 
 def _lines(rows: "Sequence[TracedRow]", *, every_row: bool) -> Iterator[tuple[str, ...]]:
+    from interleaved_assets.reporting.wording.text import bound, measured
+
     for plain, part in groupby(rows, key=lambda row: row.is_plain):
         group = list(part)
         if plain and not every_row and len(group) > 1:
             yield _summed_up(group)
             continue
         for row in group:
-            measured = _scores(row.scores) if row.measured is None else f"{row.measured:.4g}"
-            threshold = "" if row.threshold is None else f"{row.threshold:.4g}"
-            yield str(row.position), row.modality, row.outcome, measured, threshold, row.detail
+            limit = row.threshold
+            said = _scores(row.scores) if row.measured is None else measured(row.measured, limit, DIGITS)
+            yield str(row.position), row.modality, row.outcome, said, "" if limit is None else bound(limit), row.detail
 
 
 def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:
     """Return one line for consecutive rows that have nothing to report."""
+    from interleaved_assets.reporting.wording.text import score
+
     counts = Counter(row.modality for row in rows)
     ranges = {
         name: (min(values), max(values))
@@ -267,7 +272,7 @@ def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:
         if (values := [row.scores[name] for row in rows if name in row.scores])
     }
     measured = ", ".join(
-        f"{name} {low:.4g}" if low == high else f"{name} {low:.4g} to {high:.4g}"
+        f"{name} {score(low, DIGITS)}" if low == high else f"{name} {score(low, DIGITS)} to {score(high, DIGITS)}"
         for name, (low, high) in ranges.items()
     )
     return (
@@ -281,4 +286,6 @@ def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:
 
 
 def _scores(scores: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    from interleaved_assets.reporting.wording.text import score
+
+    return ", ".join(f"{name} {score(value, DIGITS)}" for name, value in scores.items())

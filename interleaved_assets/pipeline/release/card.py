@@ -51,8 +51,8 @@ def data_set_card(manifest: Manifest, *, documents: bool) -> str:
     if manifest.left_out:
         parts += [
             "## Left out",
-            f"{len(manifest.left_out):,} shards were not current when the release was made; `manifest.json` names them "
-            "all.",
+            f"{len(manifest.left_out):,} {'shard was' if len(manifest.left_out) == 1 else 'shards were'} not current "
+            "when the release was made; `manifest.json` names them all.",
         ]
     if manifest.duplicates:
         parts += [
@@ -115,7 +115,7 @@ def _filters(manifest: Manifest) -> str:
         return "No filter had a bound: nothing was selected."
     selection = SelectionSettings.model_validate(manifest.settings[FILTERED]["settings"])
     rows = [
-        (name, *("" if bound is None else f"{bound:g}" for bound in bounds), selection.given(name).strings)
+        (name, *("" if bound is None else f"{bound:.15g}" for bound in bounds), selection.given(name).strings)
         for name, bounds in manifest.filters.items()
     ]
     columns = 4 if any(row[-1] for row in rows) else 3

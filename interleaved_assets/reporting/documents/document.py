@@ -43,6 +43,7 @@ class Drop(NamedTuple):
     """The bound that the row was compared with, such as ``keep ≥ 100``; empty if there was none."""
     detail: str
     """The stored error, or the row for which the sample was dropped; empty if the ledger has none."""
+    threshold: float | None
 
 
 class Score(NamedTuple):
@@ -276,7 +277,14 @@ def rows_of_samples(table: pa.Table, sample_ids: Collection[str]) -> pa.Table:
 def _drops_by_row(ledger: pa.Table, measures: Sequence[Measure]) -> dict[RowKey, Drop]:
     open_maximum = {measure.filter for measure in measures if measure.judge.open_maximum}
     return {
-        key: Drop(row["stage"], row["reason"], row["measured"], _rule(row, open_maximum), row["detail"] or "")
+        key: Drop(
+            row["stage"],
+            row["reason"],
+            row["measured"],
+            _rule(row, open_maximum),
+            row["detail"] or "",
+            row["threshold"],
+        )
         for key, row in zip(row_keys(ledger), ledger.to_pylist(), strict=True)
     }
 
@@ -295,7 +303,7 @@ def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:
     if drop["threshold"] is None or drop["reason"] == SAMPLE_DROPPED:
         return ""
     sign = sign_of_kept("minimum" if side == "below" else "maximum", open_maximum=name in open_maximum)
-    return f"keep {sign} {drop['threshold']:g}"
+    return f"keep {sign} {text.bound(drop['threshold'])}"
 
 
 def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[Score]]:

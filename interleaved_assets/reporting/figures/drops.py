@@ -49,7 +49,8 @@ def reason_text(drop: Mapping[str, Any], measures: Iterable[Measure]) -> str:
     measure = next((measure for measure in measures if measure.filter == name), None)
     open_maximum = measure is not None and measure.judge.open_maximum
     sign = sign_of_dropped("minimum" if side == "below" else "maximum", open_maximum=open_maximum)
-    return f"{measure.shown.short if measure else name} {text.score(measured)} {sign} {threshold:g}"
+    short = measure.shown.short if measure else name
+    return f"{short} {text.measured(measured, threshold)} {sign} {text.bound(threshold)}"
 
 
 def common_prefix(ids: Collection[str]) -> str:

@@ -60,7 +60,7 @@ def on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
 def bounds_to_draw(measure: Measure) -> list[tuple[float, str, int]]:
     """Return each bound that can be drawn, its label, and the side that it keeps: 1 for larger values, else -1."""
     sides = ((measure.minimum, measure.sign("minimum"), 1), (measure.maximum, measure.sign("maximum"), -1))
-    return [(value, f"keep {sign} {value:g}", side) for value, sign, side in sides if on_axis(value, measure)]
+    return [(value, f"keep {sign} {text.bound(value)}", side) for value, sign, side in sides if on_axis(value, measure)]
 
 
 def summary(distribution: Distribution) -> str:
@@ -68,7 +68,7 @@ def summary(distribution: Distribution) -> str:
     measure = distribution.measure
     parts = [counted(distribution)]
     if distribution.keep_rate is not None and measure.has_bounds:
-        parts.append(f"{text.share(distribution.keep_rate)} pass")
+        parts.append(f"{text.share(distribution.kept, distribution.count)} pass")
     if measure.shown.zero_means and distribution.zeros:
         parts.append(f"{text.compact(distribution.zeros)} {measure.shown.zero_means}")
     if distribution.missing:

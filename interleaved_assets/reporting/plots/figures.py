@@ -115,8 +115,10 @@ def _now(distribution: Distribution, in_force: float | None) -> str:
     if in_force is None:
         return f"{counted(distribution)}  ·  no bound in force"
     if distribution.keep_rate is None:
-        return f"{counted(distribution)}  ·  {in_force:g} in force"
-    return f"{counted(distribution)}  ·  now {text.share(distribution.keep_rate)} at {in_force:g}"
+        return f"{counted(distribution)}  ·  {text.bound(in_force)} in force"
+    return (
+        f"{counted(distribution)}  ·  now {text.share(distribution.kept, distribution.count)} at {text.bound(in_force)}"
+    )
 
 
 def _heights(low: float, high: float) -> Callable[[float], float]:

@@ -33,6 +33,8 @@ def _environment() -> "jinja2.Environment":
         "counted": text.counted,
         "share": text.share,
         "score": text.score,
+        "measured": text.measured,
+        "bound": text.bound,
         "without": str.removeprefix,
         "data_url": data_url,
         "cut_text": cut_text,

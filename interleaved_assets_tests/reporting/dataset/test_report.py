@@ -128,6 +128,21 @@ def test_the_figures_of_the_page() -> None:
     ]
 
 
+def test_the_share_of_a_shard_without_images_says_that_it_is_of_rows() -> None:
+    texts = replace(
+        flyers(), counts_in=Counts(rows=16, samples=1, texts=15), counts_out=Counts(rows=15, samples=1, texts=14)
+    )
+    page = Page(html_report(aggregate([texts, guides()], MEASURES)))
+    assert page.row(texts.key)[3:5] == ["93.8 % of rows", "0"]
+    assert page.row(guides().key)[3].endswith(" %")
+
+
+def test_a_value_that_missed_its_threshold_is_not_shown_as_the_threshold() -> None:
+    dropped = [("a", 4, "image", "sharpness_below", 99.96, 100.0, None)]
+    words = " ".join(Page(html_report(aggregate([replace(flyers(), ledger=ledger(dropped))], MEASURES))).text.split())
+    assert words.count("measured 99.96, threshold 100") == 2
+
+
 def test_percentiles_are_those_of_numpy() -> None:
     values = [640, 41.25, 900, 120, 2000, 300, 500]
     page = Page(page_of_both())

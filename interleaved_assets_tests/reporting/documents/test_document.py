@@ -50,7 +50,7 @@ def test_texts_and_images_in_order_with_scores_and_drops() -> None:
         ("QR area", 0.0, True),
     ]
     assert found.items[1].size == "300×200"
-    assert found.items[2].drop == Drop("filtered", "sharpness_below", 41.25, "keep ≥ 100", "")
+    assert found.items[2].drop == Drop("filtered", "sharpness_below", 41.25, "keep ≥ 100", "", 100.0)
     assert found.fields == {"tags": ["x", "y"]}
     assert dict(found.reasons) == {"sharpness_below": 1}
     assert not found.is_gone
@@ -75,7 +75,7 @@ def test_a_document_dropped_as_a_whole_has_one_reason() -> None:
     ]
     found = document(A, ledger=ledger(drops))
     assert found.is_gone
-    assert found.common_drop == Drop("filtered", "ratio_above", 2.0, "keep ≤ 0.5", "")
+    assert found.common_drop == Drop("filtered", "ratio_above", 2.0, "keep ≤ 0.5", "", 0.5)
     assert found.reasons == {"ratio_above": 4}
 
 

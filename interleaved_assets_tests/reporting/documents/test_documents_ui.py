@@ -99,9 +99,9 @@ def score(name: str, value: float) -> Score:
     return Score(name, name, value, value > 0.5, f"{name}: keep ≥ 0.5")
 
 
-QR = Drop("filtered", "qr_above", 0.2, "keep < 0.05", "")
-BLUR = Drop("filtered", "sharpness_below", 41.25, "keep ≥ 100", "")
-GONE = Drop("filtered", "ratio_above", 2.0, "keep ≤ 0.5", "")
+QR = Drop("filtered", "qr_above", 0.2, "keep < 0.05", "", 0.05)
+BLUR = Drop("filtered", "sharpness_below", 41.25, "keep ≥ 100", "", 100.0)
+GONE = Drop("filtered", "ratio_above", 2.0, "keep ≤ 0.5", "", 0.5)
 
 
 def made(name: str, text: str, clip: float | None, *drops: Drop) -> ShownDocument:
