@@ -10,14 +10,13 @@ from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.pipeline.raw.listing import list_raw_files
-from interleaved_assets.pipeline.run.check import Verdict
+from interleaved_assets.pipeline.run.check import UP_TO_DATE, Verdict
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.dataset_status import DatasetStatus, read_dataset_status
 from interleaved_assets.pipeline.status.status import Status, StatusLine, in_short, status_lines
 from interleaved_assets.settings import Settings, StorageSettings
 
-UP_TO_DATE: Final = "up_to_date"
 RAW_ROOT_CHECK: Final = dg.AssetCheckKey(dg.AssetKey(RAW_SHARDS), "raw_root_fresh")
 _RAW_ROOT_DESCRIPTION: Final = (
     "The raw root and its folders can be listed (an error where not), and its newest shard landed within the last "

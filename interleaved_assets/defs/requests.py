@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import dagster as dg
 
+from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS, UP_TO_DATE
+from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.due import Due, stages_due
 from interleaved_assets.pipeline.status.status import in_short, status_lines
@@ -96,9 +98,22 @@ def range_requests(
         }
         contents = "\n".join([first, last, *(f"{key} {of_content.get(key, '')}" for key in found)])
         run_key = hashlib.sha256(contents.encode()).hexdigest()
-        selected = [dg.AssetKey(name) for name in wanted]
-        requests.append(dg.RunRequest(run_key=run_key, tags=tags, asset_selection=selected))
+        requests.append(
+            dg.RunRequest(
+                run_key=run_key,
+                tags=tags,
+                asset_selection=[dg.AssetKey(name) for name in wanted],
+                asset_check_keys=[key for name in wanted for key in _checks_of(stages[name])],
+            )
+        )
     return requests
+
+
+def _checks_of(stage: Stage) -> Iterator[dg.AssetCheckKey]:
+    """Yield the keys of all checks of a stage, without which the preview of a tick in the UI launches no run."""
+    comparisons = [check.name for check in stage.checks if check.compares]
+    for name in (MATERIALIZATION_ERRORS, *comparisons, UP_TO_DATE):
+        yield dg.AssetCheckKey(dg.AssetKey(stage.name), name)
 
 
 def log_due(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, due: Due) -> None:

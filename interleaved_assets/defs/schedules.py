@@ -42,7 +42,7 @@ def build_nightly_schedule(settings: Settings, job: AssetJob) -> dg.ScheduleDefi
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.STOPPED,
             description="Requests runs for shards that are missing, failed or stale, also after a change of settings "
-            "or code.",
+            "or code. Adds a partition for each new shard, in a preview of its tick too.",
         )(nightly)
 
 

@@ -37,7 +37,7 @@ def build_raw_shard_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefini
         job=job,
         description="Lists the raw root, adds a partition for each new shard, and requests a run for new and changed "
         "shards: once for each content, and not while a run works on the shard. Removes partitions that have neither a "
-        "tar nor an output.",
+        "tar nor an output. A preview of its tick adds partitions too; runs are launched when the tick is committed.",
         minimum_interval_seconds=settings.watch.interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING if settings.watch.enabled else dg.DefaultSensorStatus.STOPPED,
     )
@@ -76,7 +76,8 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         absent = set[str]() if listing.unlisted else set(registered) - {shard.key for shard in listing.shards}
         unused = _unused(absent, context, settings)
         complete = {key: entry for key, entry in found.snapshot.items() if entry.version}
-        # registered at once, not by the result: a run can be requested only for partitions that Dagster has
+        # registered at once, also in a preview of the tick: the UI would add partitions of the result in any order, and
+        # the range of a requested run would miss some of them
         partitions = set(registered)
         added = [key for key in complete if key not in partitions]
         context.instance.add_dynamic_partitions(SHARDS, added)
@@ -157,7 +158,7 @@ def _summary(
     busy = new & known.busy
     left = new - busy - due.shards.keys() - due.current - due.refused
     parts = {
-        "waiting to be quiet": len(found.growing),
+        "waiting to be unchanged for watch.quiet_seconds": len(found.growing),
         "left for the next tick": len(found.left) + len(left),
         "registered": added,
         "requested": len(due.shards),

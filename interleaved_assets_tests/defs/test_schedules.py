@@ -159,6 +159,23 @@ def test_changed_settings_make_every_shard_a_case_for_the_night(made: Made) -> N
     }
 
 
+@pytest.mark.parametrize("sharpness", [100, 1])
+def test_a_tick_that_is_previewed_in_the_ui_can_be_launched(made: Made, sharpness: int) -> None:
+    good_shard(made.folder / "raw/e.tar", seed=9)
+    changed = project(
+        made.folder,
+        f"[run]\nshards_per_run = 4\n[watch]\nquiet_seconds = 0\n[selection]\nmin_sharpness = {sharpness}\n",
+    )
+    job = definitions_of(changed).resolve_job_def("bring_up_to_date")
+    requested = requests(made.instance, changed)
+    assert requested
+    for request in requested:
+        assets, checks = set(request.asset_selection or ()), set(request.asset_check_keys or ())
+        job.get_subset(asset_selection=assets, asset_check_selection=checks)  # as the UI does, also with no checks
+        graph = definitions_of(changed).resolve_asset_graph()
+        assert checks == dg.AssetSelection.checks_for_assets(*assets).resolve_checks(graph)
+
+
 def test_a_run_of_the_night_leaves_out_the_stages_that_are_current(made: Made) -> None:
     changed = project(
         made.folder, "[run]\nshards_per_run = 4\n[watch]\nquiet_seconds = 0\n[selection]\nmin_sharpness = 1\n"

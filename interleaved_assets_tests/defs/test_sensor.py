@@ -146,7 +146,7 @@ def test_a_tick_that_requests_nothing_says_what_it_found(done: Project) -> None:
     done.configure("[watch]\nquiet_seconds = 600\n")
     done.put("b", 10)
     done.put("d", 11)
-    assert done.sensor.tick() == "3 waiting to be quiet, 1 unchanged, 1 file ignored"
+    assert done.sensor.tick() == "3 waiting to be unchanged for watch.quiet_seconds, 1 unchanged, 1 file ignored"
     done.configure()
     done.sensor.cursor = None
     assert done.sensor.requested() == ["b", "d"]

@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 
 from interleaved_assets.defs.build import build_definitions
-from interleaved_assets.defs.checks import UP_TO_DATE
 from interleaved_assets.defs.demo import register_all
 from interleaved_assets.defs.partitions import shards
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE, RANGE_END, RANGE_START
+from interleaved_assets.pipeline.run.check import UP_TO_DATE
 from interleaved_assets.settings import Settings, load_settings
 from interleaved_assets_tests.defs.runs import STAGES, instance_on_disk, run_chain
 from interleaved_assets_tests.documents import document, good_shard, project, write_shard

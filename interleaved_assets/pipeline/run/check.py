@@ -14,6 +14,8 @@ Severity = Literal["WARN", "ERROR"]
 _FAILED: Final[Mapping[Severity, str]] = MappingProxyType({"WARN": "warning", "ERROR": "error"})
 MATERIALIZATION_ERRORS: Final = "materialization_errors"
 """Name of the one check of each stage that combines all checks of a single shard, since an evaluation takes 1.7 kB."""
+UP_TO_DATE: Final = "up_to_date"
+"""Name of the check of each stage that all shards are current there."""
 PUBLISHED_ONCE: Final = "published_once"
 """Name of the check of the data set that no content is published twice, or from a shard that is gone."""
 NO_OTHERS: Final[Mapping[str, float]] = MappingProxyType({})
