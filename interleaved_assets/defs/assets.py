@@ -6,10 +6,11 @@ from typing import Any, Final
 import dagster as dg
 
 from interleaved_assets.defs.executors import GPU, SHARD_IO, gpu_tags
-from interleaved_assets.defs.partitions import shards
+from interleaved_assets.defs.partitions import SHARDS, shards
 from interleaved_assets.defs.shard_run import run_over_shards
 from interleaved_assets.model.columns import INTERLEAVED_COLUMNS, Column
-from interleaved_assets.pipeline.raw.listing import find_raw_shard, raw_content_version
+from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards, raw_content_version
+from interleaved_assets.pipeline.raw.snapshot import snapshot_versions
 from interleaved_assets.pipeline.run.check import MATERIALIZATION_ERRORS
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stage import Stage
@@ -45,15 +46,20 @@ def _raw_shards(storage: StorageSettings) -> dg.SourceAsset:
         group_name="ingest",
         description="Raw shards below storage.raw_root, one partition each: tars, and files of the other formats. "
         "They are observed, not materialized: the Events tab shows URI, size and version of each, and Dagster counts "
-        "all of them as missing.",
+        "all of them as missing. raw_shard_sensor observes new and changed ones, and Observe all that have a "
+        "partition, without their URI and size.",
         tags={"layer": "raw", "dagster/kind/tar": ""},
     )
     def raw_shards(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
+        known: dict[str, str] = {}
+        if context.has_partition_key or context.has_partition_key_range:
+            raws = [find_raw_shard(key, storage) for key in context.partition_keys]
+        else:  # the button Observe of the UI names no partition, and means all
+            registered = set(context.instance.get_dynamic_partitions(SHARDS))
+            raws = [raw for raw in list_raw_shards(storage) if raw.key in registered]
+            known = snapshot_versions(raws, storage)
         return dg.DataVersionsByPartition(
-            {
-                key: dg.DataVersion(raw_content_version(find_raw_shard(key, storage), storage))
-                for key in context.partition_keys
-            }
+            {raw.key: dg.DataVersion(known.get(raw.key) or raw_content_version(raw, storage)) for raw in raws}
         )
 
     return raw_shards

@@ -39,6 +39,8 @@ def build_forget_job(settings: Settings) -> dg.JobDefinition:
             raise dg.Failure(str(error), allow_retries=False) from error
         for key, uris in files.items():
             context.log.info("\n".join([f"shard {key}: {counted(len(uris), 'file')}", *uris]))
+        if not (config.shards or config.vanished):
+            context.log.warning("no shard was named: set shards, or vanished to true, in the Launchpad")
         done = "nothing was removed, because dry_run is set" if config.dry_run else "removed, with their partitions"
         context.log.info(f"{counted(len(files), 'shard')}, {counted(sum(map(len, files.values())), 'file')}: {done}")
 

@@ -53,6 +53,12 @@ def forget(instance: dg.DagsterInstance, settings: Settings, **config: object) -
     return result.success, "\n".join(log)
 
 
+def test_a_launch_without_a_shard_says_what_to_set(instance: dg.DagsterInstance, settings: Settings) -> None:
+    success, said = forget(instance, settings)
+    assert success
+    assert "no shard was named: set shards, or vanished to true" in said
+
+
 def test_the_job_lists_first_and_then_removes_files_and_partition(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:

@@ -62,6 +62,11 @@ def last_made(instance: DagsterInstance, asset: str, key: str) -> dg.AssetMateri
     return records[0].asset_materialization
 
 
+def version_of(observed: dg.EventLogEntry) -> str:
+    assert observed.asset_observation is not None
+    return observed.asset_observation.tags["dagster/data_version"]
+
+
 def check_results(instance: DagsterInstance, asset: str, check: str, *keys: str) -> dict[str, bool]:
     return {key: check_result(instance, asset, check, key).passed for key in keys}
 
@@ -393,6 +398,26 @@ def test_a_range_that_runs_backwards_fails_instead_of_doing_nothing(tmp_path: Pa
     assert not result.success
     assert "the range of this run, a to c, holds none any more" in str(result.failure_data_for_node("normalized"))
     assert not any(materialized(instance, asset) for asset in STAGES)
+
+
+def test_the_button_observe_takes_all_registered_shards(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings, _ = good_shards(tmp_path, instance, "abc")
+    (tmp_path / "raw/b.tar").unlink()
+    good_shard(tmp_path / "raw/new.tar", seed=4)
+    job = definitions_of(settings).resolve_implicit_global_asset_job_def()
+    raw = AssetKey("raw_shards")
+    ran = job.execute_in_process(instance=instance, asset_selection=[raw])
+    assert ran.success
+    seen = {
+        record.partition_key: record.event_log_entry
+        for record in instance.fetch_observations(raw, 10).records
+        if record.run_id == ran.run_id
+    }
+    assert sorted(seen, key=str) == ["a", "c"]
+    assert job.execute_in_process(instance=instance, asset_selection=[raw], partition_key="a").success
+    (alone,) = instance.fetch_observations(raw, limit=1).records
+    assert alone.partition_key == "a"
+    assert version_of(alone.event_log_entry) == version_of(seen["a"])
 
 
 def test_storage_that_does_not_answer_is_retried_only_for_that_shard(
