@@ -64,7 +64,7 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
     if len(others) < bounds.min_other_shards:
         compared = f"{len(others)} other shards are too few to compare with"
     else:
-        median = statistics.median(others)
+        median = statistics.median(others)  # which a few unusual shards do not change
         distance = abs(rate - median)
         figures |= {"median_keep_rate": median, "distance_from_median": distance}
         compared = f"the median of {len(others)} other shards is {median:.1%}"
@@ -76,12 +76,13 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
 
 KEEP_RATE: Final = ShardCheck(
     "keep_rate_within_bounds",
-    "The share of rows that selection keeps lies between checks.min_keep_rate and checks.max_keep_rate, the share of "
-    "images is at least checks.min_keep_rate, and the share of rows is no farther than checks.max_keep_rate_distance "
-    "from the median of other shards selected under the same settings: those of the same run, and up to "
-    "checks.other_shards more, chosen at equal distances. The median is used because a few unusual shards do not "
-    "change it, and an absolute distance because the spread of similar shards is close to 0. With fewer others than "
-    "checks.min_other_shards only the fixed bounds count. An error below checks.min_keep_rate, otherwise a warning.",
+    "Selection keeps of the shard\n\n"
+    "* a share of rows between checks.min_keep_rate and checks.max_keep_rate;\n"
+    "* a share of images of at least checks.min_keep_rate;\n"
+    "* a share of rows no farther than checks.max_keep_rate_distance from the median of other shards selected under "
+    "the same settings: those of the same run, and up to checks.other_shards more. It is not compared with fewer than "
+    "checks.min_other_shards.\n\n"
+    "An error below checks.min_keep_rate, otherwise a warning.",
     judge_keep_rate,
     compares=True,
 )
