@@ -110,7 +110,7 @@ def _made(record: Record) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if record.seconds:
         made["seconds"] = record.seconds
-        if record.counts_in.images and record.extents:  # scores: other stages are as fast as their storage
+        if record.counts_out.images and record.extents:  # scores of images: other stages are as fast as their storage
             made["images_per_second"] = round(record.counts_in.images / record.seconds, 1)
     made |= {
         name: rounded(value)
@@ -130,5 +130,8 @@ def _made(record: Record) -> dict[str, Any]:
 
 
 def rounded(value: _Value) -> _Value:
-    """Return a figure with 4 decimals; whole numbers and texts are unchanged."""
-    return round(value, 4) if isinstance(value, float) else value
+    """Return a figure with 4 decimals, a small one with 4 digits, and none rounded to 1; others are unchanged."""
+    if not isinstance(value, float):
+        return value
+    shown = round(value, 4) if abs(value) >= 0.1 else float(f"{value:.4g}")
+    return value if shown == 1 else shown

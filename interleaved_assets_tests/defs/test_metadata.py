@@ -8,7 +8,7 @@ import pytest
 import xxhash
 
 from interleaved_assets.defs.assets import definition_metadata
-from interleaved_assets.defs.metadata import shard_metadata, version_tags
+from interleaved_assets.defs.metadata import rounded, shard_metadata, version_tags
 from interleaved_assets.defs.shard_run import shard_pictures
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.record import read_record
@@ -148,6 +148,24 @@ def test_images_per_second_are_the_images_and_seconds_beside_it(settings: Settin
     metadata = shard_metadata(StageOutcome(older, unchanged=True, seconds=0.01), settings, {})
     assert {"seconds", "images_per_second"}.isdisjoint(metadata)
     assert "images_per_second" not in shard_metadata(done["final_tars"], settings, {})
+    texts = done["document_scores"].record.model_copy(update={"seconds": 1.25})
+    assert texts.counts_in.images == 5
+    assert "images_per_second" not in shard_metadata(StageOutcome(texts, unchanged=False, seconds=1.25), settings, {})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.99996, 0.99996),
+        (0.9230769, 0.9231),
+        (0.000031234567, 0.00003123),
+        (12345.67891, 12345.6789),
+        (1.0, 1.0),
+        (7, 7),
+    ],
+)
+def test_a_figure_near_0_or_1_is_not_rounded_to_it(value: float, shown: float) -> None:
+    assert rounded(value) == shown
 
 
 def test_places_are_links_where_outputs_are_served(settings: Settings, tmp_path: Path) -> None:

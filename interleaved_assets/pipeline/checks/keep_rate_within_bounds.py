@@ -57,9 +57,11 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
     if of_images is not None:
         figures["image_keep_rate"] = of_images
     if not bounds.min_keep_rate <= rate <= bounds.max_keep_rate:
-        problems.append(f"outside of {bounds.min_keep_rate:.1%} to {bounds.max_keep_rate:.1%}")
+        problems.append(f"outside of {_percent(bounds.min_keep_rate)} to {_percent(bounds.max_keep_rate)}")
     if of_images is not None and of_images < bounds.min_keep_rate:
-        problems.append(f"{of_images:.1%} of {record.counts_in.images} images, below {bounds.min_keep_rate:.1%}")
+        problems.append(
+            f"{_percent(of_images)} of {record.counts_in.images} images, below {_percent(bounds.min_keep_rate)}"
+        )
     too_few = min(rate, rate if of_images is None else of_images) < bounds.min_keep_rate
     if len(others) < bounds.min_other_shards:
         compared = f"{len(others)} other shards are too few to compare with"
@@ -67,11 +69,18 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
         median = statistics.median(others)  # which a few unusual shards do not change
         distance = abs(rate - median)
         figures |= {"median_keep_rate": median, "distance_from_median": distance}
-        compared = f"the median of {len(others)} other shards is {median:.1%}"
+        compared = f"the median of {len(others)} other shards is {_percent(median)}"
         if distance > bounds.max_keep_rate_distance:
-            problems.append(f"{distance:.1%} from the median, more than {bounds.max_keep_rate_distance:.1%}")
-    summary = f"{rate:.1%} of {record.counts_in.rows} rows kept" + "".join(f", {problem}" for problem in problems)
+            problems.append(
+                f"{_percent(distance)} from the median, more than {_percent(bounds.max_keep_rate_distance)}"
+            )
+    summary = f"{_percent(rate)} of {record.counts_in.rows} rows kept" + "".join(f", {problem}" for problem in problems)
     return Verdict(not problems, "ERROR" if too_few else "WARN", f"{summary}; {compared}", figures)
+
+
+def _percent(rate: float) -> str:
+    """Return a rate in percent, never rounded to a full 0 or 100."""
+    return "< 0.1%" if 0 < rate < 0.001 else "> 99.9%" if 0.999 < rate < 1 else f"{rate:.1%}"
 
 
 KEEP_RATE: Final = ShardCheck(

@@ -162,8 +162,9 @@ def _speed_cells(done: Throughput) -> list[str]:
         done.stage,
         text.count(done.made),
         f"{done.rate(done.shards):.2f}",
-        f"{done.rate(done.images):,.1f}",
-        f"{done.rate(done.image_bytes) / 1e6:,.2f}",
+        # a stage that measures texts reads no image
+        f"{done.rate(done.images):,.1f}" if done.image_bytes else "–",
+        f"{done.rate(done.image_bytes) / 1e6:,.2f}" if done.image_bytes else "–",
         f"{done.mean_queue_seconds:.1f}" if done.hosts else "–",
         f"{done.device_wait_seconds:.1f}",
         ", ".join(f"{host}: {done.rate(count):.2f}" for host, count in sorted(done.hosts.items())) or "–",

@@ -419,3 +419,9 @@ def test_the_speed_of_the_last_runs_by_stage_and_host() -> None:
     cells = ["image_scores", "90", "2.00", "80.0", "5.00", "1.5", "0.0", "10.0.0.1: 1.40, 10.0.0.2: 0.60"]
     assert [row for row in page.rows if row[0] == "image_scores" and len(row) == len(cells)] == [cells]
     assert "Speed of the last runs" not in page_of_both()
+
+
+def test_a_stage_that_reads_no_image_has_no_speed_in_images() -> None:
+    done = Throughput(stage="document_scores", seconds=50, shards=100, made=100, images=4000)
+    page = Page(html_report(both(), throughput=[done]))
+    assert page.row("document_scores") == ["document_scores", "100", "2.00", "–", "–", "–", "0.0", "–"]
