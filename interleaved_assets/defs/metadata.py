@@ -1,5 +1,6 @@
 """The record of a stage as Dagster metadata and tags."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -133,5 +134,5 @@ def rounded(value: _Value) -> _Value:
     """Return a figure with 4 decimals, a small one with 4 digits, and none rounded to 1; others are unchanged."""
     if not isinstance(value, float):
         return value
-    shown = round(value, 4) if abs(value) >= 0.1 else float(f"{value:.4g}")
+    shown = round(value, 3 - math.floor(math.log10(abs(value))) if 0 < abs(value) < 0.1 else 4)
     return value if shown == 1 else shown

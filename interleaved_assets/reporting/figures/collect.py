@@ -137,8 +137,9 @@ def row_errors(records: Mapping[str, Record]) -> dict[str, int]:
 
     ``records`` has that of ``normalized``.
     """
-    # an error from normalization also counts in the scores, and must count once
-    counts: dict[str, int] = dict(records[NORMALIZED].errors)
+    # an error of a row that normalization kept also counts in the scores, and must count once
+    normalized = records[NORMALIZED]
+    counts: dict[str, int] = dict(normalized.errors)
     for code, count in records[IMAGE_SCORES].errors.items() if IMAGE_SCORES in records else ():
-        counts[code] = max(count, counts.get(code, 0))
+        counts[code] = max(count + normalized.dropped.get(code, 0), counts.get(code, 0))
     return counts

@@ -5,9 +5,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.io.storage import atomic_output, read_stamp
+from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.run.stage import ShardTask, Stage, Work
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -179,6 +182,23 @@ def test_a_final_tar_without_a_raw_tar_is_published_in_a_tree_that_was_copied_to
     take_all(settings, "renamed")
     data = aggregate(all_shard_facts(read_dataset_status(settings)), measures_of(settings.selection))
     assert data.published_twice() == [("a", "renamed")]
+
+
+@pytest.mark.parametrize(("policy", "images"), [("drop_row", 1), ("warn", 2)])
+def test_each_row_with_an_error_counts_once(tmp_path: Path, policy: str, images: int) -> None:
+    errors = f'[errors]\non_materialize_error = "{policy}"\n[publish]\nmax_lost_samples = 1\n'
+    settings = project(tmp_path, f'{errors}[selection]\non_score_error = "warn"\n')
+    row = {"sample_id": "d", "modality": "image", "content_type": "image/png"}
+    rows = [
+        {"sample_id": "d", "position": 0, "modality": "text", "text_content": "one two"},
+        {**row, "position": 1, "materialize_error": "undecodable_image: of the page"},
+        {**row, "position": 2, "binary_content": b"no image"},
+    ]
+    (tmp_path / "raw").mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=INTERLEAVED_SCHEMA), tmp_path / "raw/a.parquet")
+    take_all(settings, "a.parquet")
+    facts = shard_facts("a.parquet", settings)
+    assert (facts.counts_out.images, facts.errors) == (images, {"undecodable_image": 2})
 
 
 def test_an_empty_ledger_is_not_read(settings: Settings) -> None:
