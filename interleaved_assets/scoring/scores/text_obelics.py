@@ -25,8 +25,8 @@ _FEWEST_TOKENS: Final = 12
 """Words and marks that a text has to have for its punctuation to be judged."""
 _COLUMNS: Final = {
     "plain_words": "Words, without those that are all special characters, from 0 (OBELICS).",
-    "punctuation": f"Marks , ; : ? ! . / (words + these marks), 0 to 1; 1 for a text row with fewer than "
-    f"{_FEWEST_TOKENS} of both, which OBELICS does not judge (OBELICS).",
+    "punctuation": "Marks , ; : ? ! . / (these marks + runs of letters, digits, _ and '), 0 to 1; 1 for a text row "
+    f"with fewer than {_FEWEST_TOKENS} of both, which OBELICS does not judge (OBELICS).",
     "stop_word_share": "Share of the words that are in the list of documents.stop_words, 0 to 1 (OBELICS).",
     "flagged_words": "Share of the words that are in the list of documents.flagged_words, 0 to 1 (OBELICS).",
     "repeated_5_words": "Share of the runs of 5 words that occur more than once, 0 to 1 (OBELICS).",
