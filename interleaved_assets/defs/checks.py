@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from interleaved_assets.defs.metadata import rounded
 from interleaved_assets.defs.partitions import SHARDS, progress
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.model.errors import InterleavedError
@@ -41,7 +42,7 @@ def build_raw_root_check(settings: Settings) -> dg.AssetChecksDefinition:
     def raw_root_fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         registered = context.instance.get_dynamic_partitions(SHARDS)
         verdict = judge_raw_root(settings.storage, settings.checks.max_raw_age_hours, time.time(), registered)
-        figures: dict[str, Any] = dict(verdict.figures)
+        figures: dict[str, Any] = {name: rounded(value) for name, value in verdict.figures.items()}
         if (landed := figures.pop("newest_landed_at", None)) is not None:
             figures["newest_landed"] = dg.MetadataValue.timestamp(float(landed))
         return _result(verdict, figures, RAW_ROOT_CHECK)
