@@ -175,8 +175,8 @@ class CurrentStages:
             )
         if RAW_SHARDS in stage.inputs and record.source is not None:
             for format_name, version_now in stage.source_inputs(record.source.uri, self.present).items():
-                if record.inputs.get(format_name) != version_now:
-                    return Status(State.STALE, f"{name} stale: {format_name} changed", name)
+                if (before := record.inputs.get(format_name, "")) != version_now:
+                    return Status(State.STALE, f"{name} stale: {_reader_change(format_name, before, version_now)}", name)
         for file, present in self.files[name].items():
             if record.inputs.get(file) != present:
                 return Status(State.STALE, f"{name} stale: the file of {file} changed", name)
@@ -195,6 +195,13 @@ class CurrentStages:
         if not changes:
             return f"code changed, version {record.code_version} → {self.versions[record.stage]}"
         return f"settings changed: {cut_list(changes, _CHANGES_NAMED)}"
+
+
+def _reader_change(reader: str, before: str, now: str) -> str:
+    """Return what has changed of the reader of a format: its code, if its settings are the same, else these."""
+    if before.partition("-")[2] == now.partition("-")[2]:
+        return f"code of {reader} changed, version {before} → {now}"
+    return f"{reader} changed"
 
 
 def _files(stage: Stage, settings: Settings) -> Mapping[str, str]:

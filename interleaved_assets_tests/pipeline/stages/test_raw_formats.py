@@ -146,7 +146,9 @@ def test_of_a_new_version_of_a_reader_the_shards_of_its_format_alone_are_stale(t
         through(settings, key)
     assert states(settings) == {"a": "complete", "a.parquet": "complete"}
     with in_place_of(PARQUET, replace(PARQUET, version=PARQUET.version + 1)):
-        assert states(settings) == {"a": "complete", "a.parquet": "normalized stale: reading.parquet changed"}
+        versions = " → ".join(f"{PARQUET.version + more}-44136fa355b3" for more in (0, 1))
+        stale = f"normalized stale: code of reading.parquet changed, version {versions}"
+        assert states(settings) == {"a": "complete", "a.parquet": stale}
         assert not take_through(stage_dag(settings)["normalized"], "a.parquet", settings).unchanged
         assert states(settings)["a.parquet"] == "complete"
 
