@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas
+import pyarrow.dataset
 import pytest
 
 from interleaved_assets.pipeline.release.make import make_release
@@ -84,9 +86,22 @@ def test_wids_reads_the_index(places: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_pyarrow_reads_the_rows(places: dict[str, Any]) -> None:
-    assert sorted(run("pyarrow.dataset", places)["texts"]["text_content"].to_pylist()) == sorted(
+    assert sorted(run("filter=pyarrow.dataset.field", places)["texts"]["text_content"].to_pylist()) == sorted(
         ["one two three", "four", "five six", "seven", "eight nine"] * 2
     )
+
+
+def test_pyarrow_reads_the_columns_of_all_shards(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    for key, fields in {"a": {}, "b": {"licence": "CC0"}}.items():
+        write_shard(tmp_path / f"raw/{key}.tar", {key: document("text", sharp_image(1), **fields)})
+        take_all(settings, key)
+    places = {"OUTPUT_ROOT": str(tmp_path / "out")}
+    filtered = str(tmp_path / "out/filtered")
+    assert "licence" not in pyarrow.dataset.dataset(filtered, format="parquet").schema.names
+    assert "licence" not in pandas.read_parquet(filtered).columns
+    every_column = run("unify_schemas", places)["every_column"]
+    assert {*every_column.to_table()["licence"].to_pylist()} == {None, "CC0"}
 
 
 def test_datasets_reads_the_rows(places: dict[str, Any]) -> None:

@@ -176,7 +176,9 @@ class CurrentStages:
         if RAW_SHARDS in stage.inputs and record.source is not None:
             for format_name, version_now in stage.source_inputs(record.source.uri, self.present).items():
                 if (before := record.inputs.get(format_name, "")) != version_now:
-                    return Status(State.STALE, f"{name} stale: {_reader_change(format_name, before, version_now)}", name)
+                    return Status(
+                        State.STALE, f"{name} stale: {_reader_change(format_name, before, version_now)}", name
+                    )
         for file, present in self.files[name].items():
             if record.inputs.get(file) != present:
                 return Status(State.STALE, f"{name} stale: the file of {file} changed", name)
