@@ -41,6 +41,13 @@ def cells_of(printed: str) -> dict[str, list[str]]:
     return {line[1].strip(): [cell.strip() for cell in line[2:5]] for line in lines}
 
 
+def test_a_shard_that_is_named_twice_counts_once(curated: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*curated, "what-if", "min_sharpness=0", "--shard", "a", "--shard", "a"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("min_sharpness=0: 1 shard ")
+    assert cells_of(printed)["images_kept"] == ["4", "5", "+1"]
+
+
 def test_what_if_leaves_out_a_shard_that_cannot_be_read_and_names_it(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,7 +81,7 @@ def what_if_command(
     if problem := stored_keys_problem(shards, settings.storage):
         print_error(f"interleaved: {problem}")
         return 1
-    keys = shards or sorted(recorded_keys(settings.storage, IMAGE_SCORES))
+    keys = list(dict.fromkeys(shards)) or sorted(recorded_keys(settings.storage, IMAGE_SCORES))
     if not keys:
         print_error(
             "interleaved: no shard has been scored yet: interleaved run, or materialize image_scores in Dagster"
@@ -112,7 +112,7 @@ def what_if_command(
         print_json({"shards": len(answers), "now": asdict(now), "then": asdict(then), **listed})
     elif answers:
         left_out = "" if len(answers) == len(keys) else f"{len(answers)} of "
-        title = f"{', '.join(changes)}: {left_out}{len(keys)} shards"
+        title = f"{', '.join(changes)}: {left_out}{counted(len(keys), 'shard')}"
         out.print_table(("", *_NUMBERS), _lines(now, then), title=title, right=_NUMBERS)
         out.print(_MEANING)
         if found is not None:
