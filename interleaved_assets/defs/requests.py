@@ -12,7 +12,7 @@ from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.due import Due, stages_due
 from interleaved_assets.pipeline.status.status import in_short, status_lines
-from interleaved_assets.settings import Settings, StorageSettings
+from interleaved_assets.settings import Settings
 
 # Dagster's documented tags of a run over a range of partitions.
 RANGE_START: Final = "dagster/asset_partition_range_start"
@@ -21,8 +21,6 @@ RANGE_END: Final = "dagster/asset_partition_range_end"
 DUE_SHARDS: Final = "interleaved/shards_due"
 DUE_STAGES: Final = "interleaved/stages"
 DUE_REASONS: Final = "interleaved/reasons"
-ROOTS: Final = "interleaved/where"
-"""Tag with the raw root and the output root, which tells runs of several projects in one instance apart."""
 BRING_UP_TO_DATE: Final = "bring_up_to_date"
 LARGEST_GAP: Final = 40
 """Most consecutive current shards that a range may include. A further run takes 5.8 s, a current shard 0.014 to 0.15 s.
@@ -97,7 +95,6 @@ def range_requests(
             DUE_SHARDS: f"{len(found)} of {len(keys)} in the range",
             DUE_STAGES: ", ".join(wanted),
             DUE_REASONS: in_short(status_lines(found)),
-            ROOTS: roots(settings.storage),
         }
         contents = "\n".join([first, last, *(f"{key} {of_content.get(key, '')}" for key in found)])
         run_key = hashlib.sha256(contents.encode()).hexdigest()
@@ -110,11 +107,6 @@ def range_requests(
             )
         )
     return requests
-
-
-def roots(storage: StorageSettings) -> str:
-    """Return the value of the tag :data:`ROOTS` for runs of this project."""
-    return f"{storage.raw_root} → {storage.output_root}"
 
 
 def _checks_of(stage: Stage) -> Iterator[dg.AssetCheckKey]:

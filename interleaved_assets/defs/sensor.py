@@ -1,14 +1,13 @@
 """The sensor, which registers new and changed shards, and requests their runs."""
 
 import time
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import dagster as dg
 
 from interleaved_assets.defs.metadata import DATA_VERSION
 from interleaved_assets.defs.partitions import SHARDS, progress, shards
-from interleaved_assets.defs.requests import BRING_UP_TO_DATE, ROOTS, AssetJob, log_due, range_requests, roots
+from interleaved_assets.defs.requests import AssetJob, log_due, range_requests
 from interleaved_assets.model.errors import StorageError, StorageUnavailable
 from interleaved_assets.pipeline.raw.listing import RawListing, RawShard, RawSource, list_raw_files
 from interleaved_assets.pipeline.raw.snapshot import (
@@ -49,11 +48,6 @@ def build_raw_shard_sensor(settings: Settings, job: AssetJob) -> dg.SensorDefini
 
 
 _NAMED_IN_LOG: Final = 10
-_RUNS_COMPARED: Final = 200
-_TWO_PROJECTS: Final = (
-    "Two projects work in this Dagster instance and mix their partitions. Give each an instance (DAGSTER_HOME) and an "
-    "output root of its own. The other one has the roots"
-)
 
 
 def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -> dg.SensorResult | dg.SkipReason:
@@ -80,9 +74,7 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
             is_whole=not listing.unlisted,
         )
         absent = set[str]() if listing.unlisted else set(registered) - {shard.key for shard in listing.shards}
-        other = _other_project(context.instance, storage) if absent else ""
-        # the shards of a project that works in the same instance are absent here, and in use there
-        unused = set[str]() if other else _unused(absent, context, settings)
+        unused = _unused(absent, context, settings)
         complete = {key: entry for key, entry in found.snapshot.items() if entry.version}
         # registered at once, also in a preview of the tick: the UI would add partitions of the result in any order, and
         # the range of a requested run would miss some of them
@@ -117,9 +109,6 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
     snapshot = {**found.snapshot, **{key: entry._replace(handled=entry.version) for key, entry in handled.items()}}
     removed = sorted(unused)[: watch.max_per_tick]  # removed one by one: SQLite takes up to 20 ms for each
     summary = _summary(found, known, due, len(added), len(absent - unused), len(removed), len(listing.ignored))
-    if other:
-        context.log.warning(f"{_TWO_PROJECTS}: {other}")
-        summary += f". {_TWO_PROJECTS}: {other}"
     if requests:
         context.log.info(summary)
     return dg.SensorResult(
@@ -129,23 +118,6 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         cursor=context.cursor if snapshot == before else write_snapshot(snapshot, before, storage),
         skip_reason=None if requests else summary,
     )
-
-
-def _other_project(instance: dg.DagsterInstance, storage: StorageSettings) -> str:
-    """Return the roots of a project whose runs were requested within a day, and after one of this project.
-
-    The result is empty if there is none. Runs under other roots that are older than all of this project are from before
-    a change of its settings.
-    """
-    day = dg.RunsFilter(job_name=BRING_UP_TO_DATE, created_after=datetime.now(UTC) - timedelta(days=1))
-    other, own = "", roots(storage)
-    for run in instance.get_runs(day, limit=_RUNS_COMPARED):  # the newest first
-        found = run.tags.get(ROOTS, "")  # a run that was launched by hand has none
-        if found == own and other:
-            return other
-        if found != own:
-            other = other or found
-    return ""
 
 
 def _unused(absent: set[str], context: dg.SensorEvaluationContext, settings: Settings) -> set[str]:

@@ -165,13 +165,11 @@ class Watcher:
         """Of all runs requested so far."""
         self.ranges: list[tuple[str, str]] = []
         """First and last shard of each run that the last tick has requested."""
-        self.requests: list[dg.RunRequest] = []
-        """The runs that the last tick has requested."""
 
     def tick(self) -> str:
         """One look; gives what it says. Errors of the sensor come through."""
         sensor = definitions_of(self.settings).get_sensor_def("raw_shard_sensor")
-        self.ranges, self.requests = [], []
+        self.ranges = []
         with dg.build_sensor_context(instance=self._instance, cursor=self.cursor) as context:
             result = sensor(context)
         if isinstance(result, dg.SkipReason):
@@ -184,7 +182,6 @@ class Watcher:
             self.versions[str(event.partition)] = (event.tags or {})["dagster/data_version"]
         self.cursor = result.cursor
         for request in result.run_requests or ():
-            self.requests.append(request)
             self.run_keys.append(request.run_key)
             self.ranges.append((request.tags[RANGE_START], request.tags[RANGE_END]))
         return result.skip_reason.skip_message or "" if result.skip_reason else ""

@@ -156,7 +156,6 @@ def test_changed_settings_make_every_shard_a_case_for_the_night(made: Made) -> N
         "interleaved/shards_due": "4 of 4 in the range",
         "interleaved/stages": "filtered, final_tars",
         "interleaved/reasons": "4 filtered stale: settings changed: min_sharpness 100.0 → 1.0",
-        "interleaved/where": f"{made.folder}/raw → {made.folder}/out",
     }
 
 

@@ -13,18 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.defs.partitions import SHARDS
-from interleaved_assets.defs.requests import BRING_UP_TO_DATE, LARGEST_GAP
+from interleaved_assets.defs.requests import LARGEST_GAP
 from interleaved_assets.io import read_shard
 from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files
 from interleaved_assets.settings import Settings
-from interleaved_assets_tests.defs.runs import (
-    Watcher,
-    definitions_of,
-    instance_on_disk,
-    materialized,
-    run_chain,
-    unfinished_run,
-)
+from interleaved_assets_tests.defs.runs import Watcher, instance_on_disk, materialized, run_chain, unfinished_run
 from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, sharp_image, write_shard
 from interleaved_assets_tests.restorable import Restorable
 from interleaved_assets_tests.system_calls import system_calls
@@ -213,27 +206,6 @@ def test_shards_of_another_raw_root_leave_no_partition(done: Project) -> None:
     assert done.sensor.requested() == ["b"]
     assert done.partitions() == ["b"]
     assert run_chain(done.instance, done.settings, ["b"]).success
-
-
-def test_two_projects_in_one_instance_are_told_and_remove_nothing_of_each_other(own: Project) -> None:
-    second = own.folder / "second"
-    second.mkdir()
-    other = Watcher(own.instance, project(second, AT_ONCE))
-    for number, (watcher, raw) in enumerate([(own.sensor, own.raw), (other, second / "raw")] * 2):
-        good_shard(raw / f"{number}.tar", seed=number)
-        watcher.tick()
-        (request,) = watcher.requests
-        own.instance.create_run_for_job(
-            definitions_of(own.settings).resolve_job_def(BRING_UP_TO_DATE),
-            tags=dict(request.tags),
-            status=dg.DagsterRunStatus.SUCCESS,
-        )
-    told = "Two projects work in this Dagster instance and mix their partitions."
-    for watcher, folder in ((own.sensor, second), (other, own.folder)) * 2:
-        said = watcher.tick()
-        assert told in said
-        assert said.endswith(f"The other one has the roots: {folder}/raw → {folder}/out")
-        assert sorted(own.partitions()) == ["0", "1", "2", "3"]
 
 
 def test_a_partition_on_which_a_run_works_is_not_removed(own: Project) -> None:
