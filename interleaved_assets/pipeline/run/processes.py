@@ -113,14 +113,11 @@ def _pool(processes: int) -> ProcessPool:
 
 def _not_started(error: OSError | BrokenProcessPool) -> StorageError:
     """Return the error for workers that cannot be started; Pebble's is caused by that of the system."""
-    needs = "Their locks need a writable /dev/shm with free space"
-    if not isinstance(error, OSError) or error.errno in (errno.EMFILE, errno.ENFILE):
+    needs, cause = "Their locks need a writable /dev/shm with free space", error.__cause__ or error
+    if not isinstance(error, OSError) or error.errno in (errno.EMFILE, errno.ENFILE, errno.EPIPE, errno.ECONNREFUSED):
         needs = "Raise the limits of open files and of processes (ulimit -n, ulimit -u)"
-    elif error.errno == errno.EPIPE:
-        needs = (
-            f"The process that forks them ended at its start: can this user run {sys.executable}, with enough memory"
-        )
-    cause = error.__cause__ or error
+    if isinstance(cause, ConnectionError | EOFError):
+        needs = f"The process that forks them ended: let this user run {sys.executable}, with enough memory. {needs}"
     reason = getattr(cause, "strerror", None) or type(cause).__name__
     return StorageError(
         f"no worker processes can be started: {reason}. {needs}; one shard at a time needs none (--jobs 1, or "
