@@ -39,6 +39,7 @@ ROW_OF = {
     "MOST_DOCUMENT_BYTES": "text of a document, or one text, that scorers other than `words` and `identity` measure",
     "MOST_LANGUAGE_CHARACTERS": "characters of a text that the scorer `language` sees",
     "_LARGEST_MAX_PIXELS": "largest value of `max_pixels`",
+    "_LONGEST_HEAD": "head of an answer in a web archive",
     "_LONGEST_LINE": "characters of a line that CLIP's tokenizer cleans at once",
     "_LONGEST_SHOWN_LINE": "line of such a message",
     "_LONGEST_TEXT": "text shown by `inspect`",

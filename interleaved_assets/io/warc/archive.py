@@ -6,7 +6,6 @@ that the index goes on after damage and checks the end.
 
 import gzip
 import io
-import re
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,9 +20,11 @@ from interleaved_assets.model.errors import ShardError
 _GZIP: Final = b"\x1f\x8b\x08"
 _PLAIN: Final = b"WARC/1."
 _DEFLATE: Final = -15
-_LESS_DECODED: Final[tuple[Literal["transfer", "none"], ...]] = ("transfer", "none")
+_Decode = Literal["none", "transfer", "all"]
+_LESS_DECODED: Final[tuple[_Decode, ...]] = ("transfer", "none")
 _READ_BYTES: Final = 2**16
-_HEAD: Final = re.compile(rb".{1,65000}?\r?\n\r?\n", re.DOTALL)
+_LONGEST_HEAD: Final = 2**18
+"""Most bytes of the head of a server's answer, as in browsers."""
 _MOST_DAMAGED: Final = 10_000
 """Damaged places after which the rest of an archive is not searched for records."""
 _LEFT_OUT: Final = (WarcRecordType.resource, WarcRecordType.revisit, WarcRecordType.conversion, WarcRecordType.response)
@@ -65,7 +66,7 @@ def index_archive(path: Path, uri: str) -> ArchiveIndex:
         uri: its name in errors.
 
     Raises:
-        ShardError: no record can be read, or the whole archive is one gzip stream, which has no offsets.
+        ShardError: no record can be read, or several records are in one gzip stream, in which they have no offsets.
     """
     index = ArchiveIndex()
     with path.open("rb") as file, path.open("rb") as other:
@@ -74,11 +75,11 @@ def index_archive(path: Path, uri: str) -> ArchiveIndex:
         while index.notes["damaged_places"] < _MOST_DAMAGED:
             try:
                 file.seek(start)
-                for record in ArchiveIterator(file, parse_http=True, auto_decode="none"):
+                for record in ArchiveIterator(file, parse_http=False):
+                    if record.stream_pos == last or index.records == 1:
+                        _check_offset(other, record.stream_pos, magic, uri, is_repeated=record.stream_pos == last)
                     last = record.stream_pos
-                    if index.records == 1:
-                        _check_offset(other, last, magic, uri)
-                    _add(index, record, other)
+                    _add(index, record)
                 following = _following(file, max(last, start)) if magic == _GZIP else None
             except (OSError, zlib.error) as error:
                 if is_storage_failure(error):
@@ -156,15 +157,13 @@ def address(record: WarcRecord) -> str:
     return (record.headers.get("WARC-Target-URI") or "").strip().strip("<>").partition("#")[0]
 
 
-def _read(
-    file: IO[bytes], offset: int, limit: int, decode: Literal["none", "transfer", "all"]
-) -> tuple[WarcRecord | None, bytes, str | None]:
+def _read(file: IO[bytes], offset: int, limit: int, decode: _Decode) -> tuple[WarcRecord | None, bytes, str | None]:
     parts: list[bytes] = []
     filled, record, wrong = 0, None, None
     try:
-        record = _record_at(file, offset, decode)
-        if _has_bare_line_feeds(record):
-            record = _with_line_ends(file, offset, decode, limit + _READ_BYTES)
+        file.seek(offset)
+        record = next(iter(ArchiveIterator(file, parse_http=False)))
+        _parse_http(record, decode)
         while filled < limit and (part := record.reader.read(min(_READ_BYTES, limit - filled))):
             parts.append(part)
             filled += len(part)
@@ -175,31 +174,12 @@ def _read(
     return record, b"".join(parts), wrong
 
 
-def _record_at(file: IO[bytes], offset: int, decode: Literal["none", "transfer", "all"]) -> WarcRecord:
-    file.seek(offset)
-    return next(iter(ArchiveIterator(file, parse_http=True, auto_decode=decode)))
+def _parse_http(record: WarcRecord, decode: _Decode) -> None:
+    """Parse the head of a server's answer; as in browsers, its lines may end with a line feed alone."""
+    record.parse_http(auto_decode=decode, max_header_len=_LONGEST_HEAD, quirks_mode=True)
 
 
-def _has_bare_line_feeds(record: WarcRecord) -> bool:
-    """Return whether lines of a server's answer end without a carriage return, so that fastwarc has not parsed it."""
-    head = record.http_headers
-    return head is not None and any("\n" in (line or "") for line in (head.status_line, *head.values()))
-
-
-def _with_line_ends(file: IO[bytes], offset: int, decode: Literal["none", "transfer", "all"], limit: int) -> WarcRecord:
-    """Return the record at ``offset`` with up to ``limit`` bytes, parsed as if the lines of its head ended in CR LF."""
-    file.seek(offset)
-    record = next(iter(ArchiveIterator(file, parse_http=False)))
-    stored = bytearray()
-    while len(stored) < limit and (part := record.reader.read(min(_READ_BYTES, limit - len(stored)))):
-        stored += part
-    if (head := _HEAD.match(stored)) is not None:
-        record.set_bytes_content(b"\r\n".join(head[0].splitlines()) + b"\r\n" + stored[head.end() :])
-        record.parse_http(auto_decode=decode)
-    return record
-
-
-def _add(index: ArchiveIndex, record: WarcRecord, file: IO[bytes]) -> None:
+def _add(index: ArchiveIndex, record: WarcRecord) -> None:
     """Read over ``record`` and add it to ``index``; raise OSError if it is damaged.
 
     A record whose body is cut is added.
@@ -208,8 +188,8 @@ def _add(index: ArchiveIndex, record: WarcRecord, file: IO[bytes]) -> None:
     index.records += has_length
     if len({*record.headers.get_multiple("WARC-Target-URI")}) > 1:
         raise OSError("the header of a record goes on in the next one")
-    is_bare = _has_bare_line_feeds(record)
-    entry = _entry(index, _with_line_ends(file, record.stream_pos, "none", _READ_BYTES) if is_bare else record)
+    _parse_http(record, "none")
+    entry = _entry(index, record)
     is_cut = True
     try:
         is_cut = record.reader.consume() != record.content_length or not has_length
@@ -240,12 +220,13 @@ def _entry(index: ArchiveIndex, record: WarcRecord) -> str | None:
     return "image" if is_ok and content_type.startswith("image/") else None
 
 
-def _check_offset(file: IO[bytes], offset: int, magic: bytes, uri: str) -> None:
+def _check_offset(file: IO[bytes], offset: int, magic: bytes, uri: str, *, is_repeated: bool) -> None:
+    """Raise ShardError if a record has not an offset of its own: the second one shows a file that is one stream."""
     file.seek(offset)
-    if file.read(len(magic)) != magic and magic == _GZIP:
+    if magic == _GZIP and (is_repeated or file.read(len(magic)) != magic):
         raise ShardError(
-            f"{uri}: all records are in one gzip stream, so none can be found again. Write each record as a gzip "
-            "member of its own, as 'warcio recompress' does, or unpack the file."
+            f"{uri}: several records are in one gzip stream, so they cannot be found again. Write each record as a "
+            "gzip member of its own, as 'warcio recompress' does, or unpack the file."
         )
 
 

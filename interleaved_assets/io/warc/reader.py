@@ -62,7 +62,7 @@ def read_warc(uri: str, options: ReadOptions) -> Iterator[pa.Table]:
 
     Raises:
         StorageError: the archive is missing or unreadable.
-        ShardError: it is not a web archive, has no readable record, or all its records are in one gzip stream.
+        ShardError: it is not a web archive, has no readable record, or several of its records are in one gzip stream.
         IncompleteShard: records may be missing, and ``accept_incomplete`` is False.
     """
     notes = Counter[str]() if options.notes is None else options.notes

@@ -216,7 +216,7 @@ def deflated(content: bytes) -> bytes:
 
 
 def test_bodies_are_unpacked_as_browsers_do_whatever_the_server_says(tmp_path: Path) -> None:
-    html = f"<p>{WORDS}</p>".encode()
+    html = f"<p>{WORDS}</p>\n<script>".encode() + b"1;\n" * 30_000 + b"</script>\n"
     packed = gzip.compress(html)
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(packed), packed)
     bodies = [
@@ -249,17 +249,21 @@ def test_a_type_that_the_server_gave_twice_is_that_of_a_page(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("compressed", [True, False])
 def test_answers_whose_lines_end_with_line_feeds_alone_are_read(tmp_path: Path, compressed: bool) -> None:
-    html, address = f"<p>{WORDS}</p>\r\n".encode(), "https://a.example/"
+    address = "https://a.example/"
+    html = f"<p>{WORDS}</p>\n<script>".encode() + b"1;\n" * 30_000 + b"</script>\n"
     heads = [
         b"HTTP/1.0 200 OK\nContent-Type: text/html\n\n",
         b"HTTP/1.0 200 OK\r\nServer: old\nContent-Type: text/html\n\n",
         b"HTTP/1.0 200 OK\nContent-Type: text/html\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\n",  # as of a script whose empty line is its own
+        b"HTTP/1.0 200 OK\r\nContent-Type: text/html\n\r\n",
+        b"HTTP/1.0 200 OK\nContent-Type: text/html\nX: " + b"x" * 100_000 + b"\n\n",
     ]
     picture = b"HTTP/1.0 200 OK\nContent-Type: image/png\n\n" + PNG
     records = [record(f"{address}{number}", head + html) for number, head in enumerate(heads)]
     records += [record(f"{address}a.png", picture), page(f"{address}last", f"<p>{WORDS}</p><img src=a.png>")]
     found = rows(write_warc(tmp_path / "a.warc", records, compressed=compressed))
-    assert [row["text_content"] for row in found if row["modality"] == "text"] == [WORDS.strip()] * 4
+    assert [row["text_content"] for row in found if row["text_content"]] == [WORDS.strip()] * 7
     assert [row["binary_content"] for row in found if row["modality"] == "image"] == [PNG]
 
 
@@ -323,9 +327,11 @@ def test_an_archive_without_pages_has_no_rows(tmp_path: Path) -> None:
 
 def test_an_archive_in_one_gzip_stream_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz"
-    path.write_bytes(gzip.compress(page("https://a.example/1", "<p>1") + page("https://a.example/2", "<p>2")))
-    with pytest.raises(ShardError, match=r"one gzip stream.*warcio recompress"):
-        list(read(str(path)))
+    first, *others = (page(f"https://a.example/{number}", "<p>1") for number in range(3))
+    for members in ([first + others[0]], [first, *others[:1], others[1] + first], [first, b"".join(others)]):
+        write_warc(path, members)
+        with pytest.raises(ShardError, match=r"one gzip stream.*warcio recompress"):
+            list(read(str(path)))
 
 
 def test_a_cut_archive_is_incomplete(tmp_path: Path) -> None:
