@@ -17,9 +17,19 @@ _OVERLAP: Final = 0.3
 """Share of the narrower width that two boxes must share to stand in one column."""
 _INDENTED: Final = 1.5
 """Indent of a first line, as a multiple of the height of a line, from which on it begins a paragraph."""
+_FIRST: Final = 0.6
+"""Indent from which on it does so if the line before ends there and the line after stands at the margin again."""
+_WIDEST_GAP: Final = 1.7
+"""Distance of two lines of one paragraph on a page whose lines are far apart, at most, likewise."""
+_ROOM: Final = 2.0
+"""Free space after a line, beyond the first word of the next, from which on its end was set by the author, likewise."""
+_MUCH_ROOM: Final = 1 / 3
+"""Such space before a line in lower case, as a share of the width of the paragraph."""
 _SPACE: Final = 0.15
 """Distance of two runs of a line from which on a space parts them, as a multiple of their height."""
 _TURNED: Final = str.maketrans("()[]{}", ")(][}{")
+_SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\u3002][\"')\]\u201d\u2019\u00bb]*$")
+_BULLET: Final = re.compile(r"[\u2022\u2023\u25aa\u25a0\u25cf\u25e6\u2219] ?\w")
 _SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
 
 
@@ -141,38 +151,101 @@ def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
 
     A line begins a paragraph if it stands in another column or above the line before, far below it, in another size, or
     indented. A hyphen at the end of a line is removed where the next line goes on in lower case. Rows of cells stay
-    lines.
+    lines, and so do lines that end before the next word had to, such as items of a list.
     """
+    widest_gap = _widest_gap(lines)
     groups: list[list[Line]] = []
-    for line in lines:
-        if groups and _goes_on(groups[-1], line):
+    for at, line in enumerate(lines):
+        if groups and _goes_on(groups[-1], line, lines[at + 1 : at + 2], widest_gap):
             groups[-1].append(line)
         else:
             groups.append([line])
     return [_joined(group) for group in groups]
 
 
-def _goes_on(group: Sequence[Line], line: Line) -> bool:
+def _widest_gap(lines: Sequence[Line]) -> float:
+    """Return the distance of lines of one paragraph, at most: more if hardly a line in lower case stands nearer."""
+    widest = max((line.box.width for line in lines if not line.is_table), default=0.0)
+    gaps = sorted(
+        (last.box.bottom - line.box.top) / max(line.box.height, 1e-6)
+        for last, line in pairwise(lines)
+        if line.text[:1].islower() and last.box.width > widest / 2 and _is_one_size(last.box, line.box)
+    )
+    is_spaced = len(gaps) > 2 and gaps[len(gaps) // 4] > _GAP
+    return min(gaps[len(gaps) // 4] + _FIRST / 2, _WIDEST_GAP) if is_spaced else _GAP
+
+
+def _goes_on(group: Sequence[Line], line: Line, following: Sequence[Line], widest_gap: float) -> bool:
     last = group[-1].box
     if group[-1].is_table or line.is_table:
         return False
-    height = max(min(last.height, line.box.height), 1e-6)
-    gap = last.bottom - line.box.top
-    is_same_size = max(last.height, line.box.height) <= _TALLER * height
-    is_indented = len(group) > 1 and line.box.left - last.left > _INDENTED * height
-    is_below = -0.5 * height <= gap <= _GAP * height
-    return is_below and is_same_size and not is_indented and last.shares_column(line.box)
+    if not _is_near(last, line.box, widest_gap) or not last.shares_column(line.box):
+        return False
+    return not _is_first(group, line, following, widest_gap)
+
+
+def _is_one_size(one: Box, other: Box) -> bool:
+    return max(one.height, other.height) <= _TALLER * max(min(one.height, other.height), 1e-6)
+
+
+def _is_near(last: Box, box: Box, widest_gap: float) -> bool:
+    height = max(min(last.height, box.height), 1e-6)
+    return -0.5 * height <= last.bottom - box.top <= widest_gap * height and _is_one_size(last, box)
+
+
+def _is_first(group: Sequence[Line], line: Line, following: Sequence[Line], widest_gap: float) -> bool:
+    """Return whether a line is indented after one that ends a paragraph; a hanging indent comes after a full line."""
+    last, height = group[-1], max(min(group[-1].box.height, line.box.height), 1e-6)
+    indent = line.box.left - last.box.left
+    if indent < _FIRST * height:
+        return False
+    after = [one.box for one in following if _is_near(line.box, one.box, widest_gap)]
+    reach = max(box.right for box in [line.box, *after, *(one.box for one in group)])
+    is_short = last.box.right < reach - _ROOM * height
+    is_end = _SENTENCE_END.search(last.text) is not None
+    if len(group) > 1 and indent > _INDENTED * height:
+        is_hanging = any(abs(one.box.left - line.box.left) < _FIRST / 2 * height for one in group)
+        return is_short or is_end or not is_hanging
+    if not after:
+        return is_short and is_end
+    is_back = abs(after[0].left - last.box.left) < _FIRST / 2 * height
+    return is_back and (is_short or is_end)
 
 
 def _joined(group: Sequence[Line]) -> Paragraph:
-    text, box = group[0].text, group[0].box
-    for last, line in pairwise(group):
+    text = group[0].text
+    lefts, bottoms, rights, tops = zip(*(line.box for line in group), strict=True)
+    whole = Box(min(lefts), min(bottoms), max(rights), max(tops))
+    for before, (last, line) in zip((None, *rights), pairwise(group), strict=False):
         is_cut = text.endswith(("-", "\u00ad")) and text[-2:-1].isalpha() and line.text[:1].islower()
         is_row = max(last.cells, line.cells) > 2 or min(last.cells, line.cells) > 1
-        parting = "\n" if is_row else _space_between(text, line.text)
+        is_ended = is_row or _BULLET.match(line.text) or _is_ended(last, line, whole, before)
+        parting = "\n" if is_ended else _space_between(text, line.text)
         text = text[:-1] + line.text if is_cut else f"{text}{parting}{line.text}"
-        box = box.with_(line.box)
-    return Paragraph(_with_brackets(text), box, is_table=group[0].is_table)
+    return Paragraph(_with_brackets(text), whole, is_table=group[0].is_table)
+
+
+def _is_ended(last: Line, line: Line, whole: Box, before: float | None) -> bool:
+    """Return whether a line ends although the next word has room, unless it is centred or stands beside an image.
+
+    Lines beside an image end at the same place as the one before or after.
+    """
+    height = line.box.height
+    room = whole.right - last.box.right
+    if room < _ROOM * height or RIGHT_TO_LEFT.search(line.text):
+        return False
+    is_centred = all(abs(box.left + box.right - whole.left - whole.right) < height for box in (last.box, line.box))
+    is_even = any(abs(last.box.right - right) < height / 10 for right in (before, line.box.right) if right is not None)
+    if is_centred or is_even:
+        return False
+    least = _MUCH_ROOM * whole.width if line.text[:1].islower() else _ROOM * height
+    return room - _first_word(line) > least
+
+
+def _first_word(line: Line) -> float:
+    """Return about the width of the first word of a line."""
+    letters = 1 if _has_no_spaces(line.text[:1]) else len(line.text.split(maxsplit=1)[0]) if line.text.strip() else 0
+    return line.box.width * letters / max(len(line.text), 1)
 
 
 def _with_brackets(text: str) -> str:

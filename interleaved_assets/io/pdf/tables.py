@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_float, c_int
 from itertools import pairwise
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 import pypdfium2.raw as raw
@@ -131,9 +132,28 @@ def _grids(rules: Rules) -> Iterator["_Grid"]:
     for members in parts.values():
         level = [rules.level[at] for at in members if at < offset]
         upright = [rules.upright[at - offset] for at in members if at >= offset]
+        if max(len(level), len(upright)) > 2:  # fewer are the axes of a plot
+            sides = _open_sides(level, upright)
+            level += map(_turned, _open_sides([_turned(post) for post in upright], [_turned(line) for line in level]))
+            upright += sides
         rows, columns = _distinct([line.middle for line in level]), _distinct([post.left for post in upright])
         if len(rows) > 2 and len(columns) > 2 and len(rows) * len(columns) <= _MOST_CELLS:
             yield _Grid(rows[::-1], columns, Rules(level, upright))
+
+
+def _open_sides(level: list[Box], upright: list[Box]) -> list[Box]:
+    """Return the left and right side of a table that has no lines there: most of its level lines end at one place."""
+    bottom, top = min(post.bottom for post in upright), max(post.top for post in upright)
+    sides = []
+    for ends, is_outside in (
+        ([line.left for line in level], min(post.left for post in upright).__gt__),
+        ([line.right for line in level], max(post.left for post in upright).__lt__),
+    ):
+        end = median(ends)
+        is_common = sum(abs(one - end) <= 2 * _THIN for one in ends) >= _DRAWN * len(ends)
+        if is_common and all(is_outside(end + shift) for shift in (-_SHORTEST, _SHORTEST)):
+            sides.append(Box(end, bottom, end, top))
+    return sides
 
 
 def _distinct(places: list[float]) -> list[float]:

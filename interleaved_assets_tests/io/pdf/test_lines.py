@@ -33,6 +33,42 @@ def test_another_column_another_size_and_an_indent_begin_a_paragraph() -> None:
     assert texts(line("indented", 700, left=70), line("one", 688)) == ["indented one"]
 
 
+def test_a_small_indent_begins_a_paragraph_after_the_end_of_one() -> None:
+    first = [line("it goes on", 700), line("and ends.", 688, width=80)]
+    assert texts(*first, line("The next", 676, left=58), line("goes on", 664)) == [
+        "it goes on and ends.",
+        "The next goes on",
+    ]
+    # a heading above an indented first line
+    assert texts(line("Results", 700, width=60), line("We saw", 688, left=58), line("them", 676)) == [
+        "Results",
+        "We saw them",
+    ]
+    # hanging indents, of which none is a paragraph
+    entries = [line("[1] A name and a", 700), line("title", 688, left=70), line("[2] Another and a", 676)]
+    assert texts(*entries, line("title", 664, left=70)) == ["[1] A name and a title [2] Another and a title"]
+
+
+def test_lines_that_end_although_the_next_word_has_room_stay_lines() -> None:
+    items = [line("2 Results", 700, width=60), line("The text of a full line", 688), line("is here.", 676, width=60)]
+    assert texts(*items) == ["2 Results\nThe text of a full line is here."]
+    assert texts(line("\u2022 one", 700), line("\u2022 two", 688)) == ["\u2022 one\n\u2022 two"]
+    assert texts(line("if a:", 700, width=40), line("go over all of the things", 688)) == [
+        "if a:\ngo over all of the things"
+    ]
+    # lines in the middle, and lines beside an image
+    assert texts(line("A title", 700, left=100, width=100), line("Of two lines and more", 688)) == [
+        "A title Of two lines and more"
+    ]
+    narrow = [line("beside", 700, width=120), line("An image", 688, width=120), line("below it stands more", 676)]
+    assert texts(*narrow) == ["beside An image below it stands more"]
+
+
+def test_lines_of_double_spacing_are_a_paragraph() -> None:
+    double = [line(text, 700 - 24 * at) for at, text in enumerate(("It goes", "on and", "on to", "the end."))]
+    assert texts(*double, line("Next", 604, left=70)) == ["It goes on and on to the end.", "Next"]
+
+
 def test_a_row_of_right_to_left_text_is_read_from_the_right() -> None:
     assert row(line("\u0628", 700, left=50, width=20), line("\u0627", 700, left=100, width=20)) == ["\u0627 \u0628"]
 

@@ -30,6 +30,13 @@ def test_a_table_with_lines_is_a_row_of_its_own_between_the_texts(tmp_path: Path
     assert read(tmp_path / "a.pdf")[2]["content_type"] == "text/markdown"
 
 
+def test_a_table_whose_outer_sides_are_not_drawn_is_whole(tmp_path: Path) -> None:
+    level = [(50, y, 350, y) for y in (600, 580, 560, 540)]
+    assert tables(tmp_path, rules(*level, (150, 540, 150, 600)) + WORDS) == [("table", TABLE)]
+    # and one whose last row has no line below it
+    assert tables(tmp_path, rules(*level[:3], (150, 540, 150, 600)) + WORDS) == [("table", TABLE)]
+
+
 def test_lines_drawn_as_boxes_or_piece_by_piece_are_the_same_table(tmp_path: Path) -> None:
     boxes = b"".join(
         f"{x} {y} {width} 20 re S\n".encode() for y in (580, 560, 540) for x, width in ((50, 100), (150, 200))
