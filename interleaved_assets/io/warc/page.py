@@ -55,6 +55,9 @@ _TELLING: Final = frozenset(("hidden", "aria-hidden", "style", "role", "itemprop
 """Attributes besides names that say what part of the page an element is."""
 _LITTLE_TEXT: Final = 500
 """Characters below which a page's text may be in ``noscript``, as that of forums that are built by scripts."""
+_BREAK: Final = "\0"
+"""A ``br`` among the pieces of a text; the parser leaves no such character in a text."""
+_MANY_ENDS: Final = re.compile(r"\n{3,}")
 _TINY: Final = ("0", "1", "2")
 _LAZY: Final = ("data-src", "data-lazy-src", "data-original", "data-lazy")
 _SEEN_OF_SET: Final = 20_000
@@ -67,7 +70,7 @@ class PageBlock:
     """A text or an image of a page.
 
     Attributes:
-        text: with white space collapsed, except in ``pre``; empty for an image.
+        text: with white space collapsed, except in ``pre``, and lines where the page breaks them; empty for an image.
         tag: the element that ended the text; ``img`` for an image.
         links: characters of the text that are in links.
         url: the image's address, resolved; a ``data:`` URL as it is; None for a text.
@@ -175,7 +178,7 @@ class _Walk:
             elif tag == "img":
                 self._add_image(node)
             elif tag == "br":
-                self._add_text("\n")
+                self._add_break()
             elif tag not in skipped:
                 part, is_certain = None, False
                 if tag in _BLOCKS:
@@ -201,10 +204,16 @@ class _Walk:
         if self._link_depth:
             self._links += len(text.strip())
 
+    def _add_break(self) -> None:
+        if self._pre_depth:
+            self._pieces.append("\n")
+        elif self._pieces:
+            self._pieces.append(_BREAK)
+
     def _flush(self, tag: str) -> None:
         """End the current text, if there is one, which is in an element ``tag`` or before one."""
         whole = "".join(self._pieces)
-        text = whole.strip("\n") if self._pre_depth else " ".join(whole.split()).strip(" |")
+        text = whole.strip("\n") if self._pre_depth else _collapsed(whole)
         if text and not text.isspace():
             self.blocks.append(PageBlock(text, tag, min(self._links, len(text))))
         self._pieces.clear()
@@ -224,8 +233,16 @@ class _Walk:
             self.blocks.append(PageBlock("", "img", url=url, alt=alt))
 
 
+def _collapsed(text: str) -> str:
+    """Return a text with its white space collapsed and its breaks as line ends, two at most."""
+    if _BREAK not in text or " | " in text:  # a row of cells stays one line
+        return " ".join(text.replace(_BREAK, " ").split()).strip(" |")
+    lines = [" ".join(line.split()) for line in text.split(_BREAK)]
+    return _MANY_ENDS.sub("\n\n", "\n".join(lines)).strip("\n |")
+
+
 def _set_captions(figure: Sequence[PageBlock]) -> None:
-    caption = " ".join(block.text for block in figure if block.tag == "figcaption") or None
+    caption = " ".join(word for block in figure if block.tag == "figcaption" for word in block.text.split()) or None
     for block in figure:
         if block.url is not None:
             block.caption = caption

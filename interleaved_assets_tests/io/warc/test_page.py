@@ -24,7 +24,10 @@ def main(html: str) -> list[str]:
 @pytest.mark.parametrize(
     ("html", "found"),
     [
-        ("<p>one <b>bold</b>\n  word<br>and another<p>two", ["one bold word and another", "two"]),
+        ("<p>one <b>bold</b>\n  word<br>and another<p>two", ["one bold word\nand another", "two"]),
+        ("<p><br>a\n b<br> <br><br>c<br></p>", ["a b\n\nc"]),
+        ("<pre>a<br>b</pre>", ["a\nb"]),
+        ("<table><tr><td>a<br>b<td>c<br>d</table>", ["a b | c d"]),
         ("text<div>in<span>side</span></div>after", ["text", "inside", "after"]),
         ("<p>before <img src=a.png> after", ["before", "https://a.example/b/a.png", "after"]),
         ("<pre>\n  a\n    b\n</pre>", ["  a\n    b"]),
