@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, create_model, model_validator
 
+from interleaved_assets.model.digits import bound
 from interleaved_assets.model.errors import ErrorPolicy
 from interleaved_assets.scoring.protocol.filter import Bounds, Filter, SampleFilter, TextFilter, with_bounds
 from interleaved_assets.scoring.protocol.registry import document_columns
@@ -215,7 +216,7 @@ class SelectionSettings(with_bounds(_OrderSettings, BUILT_IN.values())):  # type
         for name in (*BUILT_IN, *self.own, *self._text_bounds()):
             minimum, maximum = self.bounds(name)
             if minimum is not None and maximum is not None and minimum > maximum:
-                raise ValueError(f"{_names(name)}: the minimum {minimum:g} is above the maximum {maximum:g}")
+                raise ValueError(f"{_names(name)}: the minimum {bound(minimum)} is above the maximum {bound(maximum)}")
         for name in BUILT_IN:
             for setting in filter(None, bound_settings(name)) if name not in self.order else ():
                 # such a bound would be ignored silently; defaults, and bounds that keep everything, are exempt

@@ -84,6 +84,7 @@ def test_from_toml():
         ({"order": ["qr", "qr"]}, "order: a filter is named twice"),
         ({"own": {"qr": {"max": 0.1}}}, "own: qr has settings of its own, such as max_qr_area_ratio"),
         ({"min_aspect_ratio": 2, "max_aspect_ratio": 1}, "the minimum 2 is above the maximum 1"),
+        ({"own": {"x": {"min": 1_234_568, "max": 1_234_567}}}, "the minimum 1234568 is above the maximum 1234567"),
         ({"own": {"x": {"min": 2, "max": 1}}}, "own.x: the minimum 2 is above the maximum 1"),
         ({"order": ["qr"], "min_aesthetic": 4}, "min_aesthetic is set, and order does not name the filter 'aesthetic'"),
         ({"order": ["qr"], "min_sharpness": 50}, "min_sharpness is set, and order does not name"),

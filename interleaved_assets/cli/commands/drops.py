@@ -140,12 +140,12 @@ def _require_ledger(record: "Record", paths: "ShardPaths") -> None:
 
 def line_of(row: Mapping[str, Any], decided: str) -> tuple[str, ...]:
     """Return the cells of a row for a table: what it is, what was ``decided`` of it, why, and its content."""
+    from interleaved_assets.model import digits
     from interleaved_assets.model.shown import cut_text
-    from interleaved_assets.reporting.wording import text
 
     limit = row["threshold"]
-    measured = "" if row["measured"] is None else text.measured(row["measured"], limit, DIGITS)
-    threshold = "" if limit is None else text.bound(limit)
+    measured = "" if row["measured"] is None else digits.measured(row["measured"], limit, digits=DIGITS)
+    threshold = "" if limit is None else digits.bound(limit)
     content = cut_text(row["content"] or "", LONGEST_CONTENT)
     said = " · ".join(part for part in (row.get("detail"), content) if part)
     place = (row["sample_id"], str(row["position"]), row["modality"])

@@ -248,7 +248,7 @@ def _in_tar(trace: "StageTrace", *, every_member: bool) -> str:
 
 
 def _lines(rows: "Sequence[TracedRow]", *, every_row: bool) -> Iterator[tuple[str, ...]]:
-    from interleaved_assets.reporting.wording.text import bound, measured
+    from interleaved_assets.model.digits import bound, measured
 
     for plain, part in groupby(rows, key=lambda row: row.is_plain):
         group = list(part)
@@ -257,13 +257,13 @@ def _lines(rows: "Sequence[TracedRow]", *, every_row: bool) -> Iterator[tuple[st
             continue
         for row in group:
             limit = row.threshold
-            said = _scores(row.scores) if row.measured is None else measured(row.measured, limit, DIGITS)
+            said = _scores(row.scores) if row.measured is None else measured(row.measured, limit, digits=DIGITS)
             yield str(row.position), row.modality, row.outcome, said, "" if limit is None else bound(limit), row.detail
 
 
 def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:
     """Return one line for consecutive rows that have nothing to report."""
-    from interleaved_assets.reporting.wording.text import score
+    from interleaved_assets.model.digits import score
 
     counts = Counter(row.modality for row in rows)
     ranges = {
@@ -286,6 +286,6 @@ def _summed_up(rows: "Sequence[TracedRow]") -> tuple[str, ...]:
 
 
 def _scores(scores: dict[str, float]) -> str:
-    from interleaved_assets.reporting.wording.text import score
+    from interleaved_assets.model.digits import score
 
     return ", ".join(f"{name} {score(value, DIGITS)}" for name, value in scores.items())

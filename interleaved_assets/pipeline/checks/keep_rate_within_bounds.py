@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
+from interleaved_assets.model.digits import percent, percent_bound
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict
 from interleaved_assets.pipeline.run.record import Record, read_record
 from interleaved_assets.pipeline.run.stage import Stage
@@ -57,10 +58,11 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
     if of_images is not None:
         figures["image_keep_rate"] = of_images
     if not bounds.min_keep_rate <= rate <= bounds.max_keep_rate:
-        problems.append(f"outside of {_percent(bounds.min_keep_rate)} to {_percent(bounds.max_keep_rate)}")
+        problems.append(f"outside of {percent_bound(bounds.min_keep_rate)} to {percent_bound(bounds.max_keep_rate)}")
     if of_images is not None and of_images < bounds.min_keep_rate:
         problems.append(
-            f"{_percent(of_images)} of {record.counts_in.images} images, below {_percent(bounds.min_keep_rate)}"
+            f"{percent(of_images, bounds.min_keep_rate)} of {record.counts_in.images} images, below "
+            f"{percent_bound(bounds.min_keep_rate)}"
         )
     too_few = min(rate, rate if of_images is None else of_images) < bounds.min_keep_rate
     if len(others) < bounds.min_other_shards:
@@ -69,18 +71,15 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
         median = statistics.median(others)  # which a few unusual shards do not change
         distance = abs(rate - median)
         figures |= {"median_keep_rate": median, "distance_from_median": distance}
-        compared = f"the median of {len(others)} other shards is {_percent(median)}"
+        compared = f"the median of {len(others)} other shards is {percent(median)}"
         if distance > bounds.max_keep_rate_distance:
             problems.append(
-                f"{_percent(distance)} from the median, more than {_percent(bounds.max_keep_rate_distance)}"
+                f"{percent(distance, bounds.max_keep_rate_distance)} from the median, more than "
+                f"{percent_bound(bounds.max_keep_rate_distance)}"
             )
-    summary = f"{_percent(rate)} of {record.counts_in.rows} rows kept" + "".join(f", {problem}" for problem in problems)
+    kept = percent(rate, bounds.min_keep_rate, bounds.max_keep_rate)
+    summary = f"{kept} of {record.counts_in.rows} rows kept" + "".join(f", {problem}" for problem in problems)
     return Verdict(not problems, "ERROR" if too_few else "WARN", f"{summary}; {compared}", figures)
-
-
-def _percent(rate: float) -> str:
-    """Return a rate in percent, never rounded to a full 0 or 100."""
-    return "< 0.1%" if 0 < rate < 0.001 else "> 99.9%" if 0.999 < rate < 1 else f"{rate:.1%}"
 
 
 KEEP_RATE: Final = ShardCheck(

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from interleaved_assets.model.digits import percent
 from interleaved_assets.model.errors import UnexpectedLayout
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.run.counts import SAMPLES_WITH_CONTENT, UNREFERENCED_IMAGES
@@ -18,7 +19,7 @@ def judge_layout(record: Record, basis: Basis) -> Verdict:
     share, images = unreferenced_share(counted), counted[UNREFERENCED_IMAGES]
     summary = (
         f"{counted[SAMPLES_WITH_CONTENT]} of {samples} samples have a text or an image; members that no document names "
-        f"have {share:.1%} of the bytes, {images} of them are images"
+        f"have {percent(share)} of the bytes, {images} of them are images"
     )
     figures = {
         "samples": samples,

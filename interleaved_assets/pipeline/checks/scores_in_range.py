@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from interleaved_assets.model.digits import measured
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict, lacking
 from interleaved_assets.pipeline.run.record import Extent, Record
 from interleaved_assets.scoring.protocol.scorer import Range
@@ -33,7 +34,8 @@ def _outside(extent: Extent, allowed: Range) -> str:
     if extent.not_finite:
         problems.append(f"{extent.not_finite} of {extent.values} values are not finite")
     if extent.low is not None and extent.high is not None and not allowed.holds(extent.low, extent.high):
-        problems.append(f"values from {extent.low:g} to {extent.high:g}, outside of {allowed}")
+        low, high = (measured(value, *allowed, digits=6) for value in (extent.low, extent.high))
+        problems.append(f"values from {low} to {high}, outside of {allowed}")
     return ", ".join(problems)
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Final
 
+from interleaved_assets.model import digits
 from interleaved_assets.model.shown import markdown_table
 from interleaved_assets.pipeline.release.documents import DOCUMENTS_FOLDER
 from interleaved_assets.pipeline.release.manifest import ColumnValues, Manifest
@@ -115,7 +116,7 @@ def _filters(manifest: Manifest) -> str:
         return "No filter had a bound: nothing was selected."
     selection = SelectionSettings.model_validate(manifest.settings[FILTERED]["settings"])
     rows = [
-        (name, *("" if bound is None else f"{bound:.15g}" for bound in bounds), selection.given(name).strings)
+        (name, *("" if bound is None else digits.bound(bound) for bound in bounds), selection.given(name).strings)
         for name, bounds in manifest.filters.items()
     ]
     columns = 4 if any(row[-1] for row in rows) else 3

@@ -11,6 +11,7 @@ from interleaved_assets.io.formats.format import ShardFormat
 from interleaved_assets.io.rows.raw_versions import image_bytes
 from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
+from interleaved_assets.model.digits import percent
 from interleaved_assets.model.errors import (
     UnexpectedLayout,
 )
@@ -92,8 +93,8 @@ def layout_problems(samples: int, counted: Mapping[str, int], bounds: PublishSet
     share = unreferenced_share(counted)
     if share > bounds.max_unreferenced_bytes:
         problems.append(
-            f"members that no document names have {share:.1%} of the bytes, more than publish.max_unreferenced_bytes "
-            f"{bounds.max_unreferenced_bytes:g}"
+            f"members that no document names have {percent(share, bounds.max_unreferenced_bytes)} of the bytes, more "
+            f"than publish.max_unreferenced_bytes {bounds.max_unreferenced_bytes:g}"
         )
     return problems
 

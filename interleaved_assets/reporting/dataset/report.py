@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
+from interleaved_assets.model.digits import percent, percent_bound
 from interleaved_assets.model.errors import ROW_ERROR_CODES
 from interleaved_assets.model.shown import cut_list, markdown_cell, markdown_table
 from interleaved_assets.pipeline.run.throughput import Throughput
@@ -218,13 +219,13 @@ def _problems(data: DatasetAggregate, min_keep_rate: float) -> list[str]:
         found.append("Everything was dropped.")
     elif lost := [
         f"{text.count(tally.after)} of {text.counted(tally.before, tally.name.removesuffix('s'))} "
-        f"({text.share(tally.after, tally.before)})"
+        f"({percent(tally.after / tally.before, min_keep_rate)})"
         for tally in data.totals
         if tally.name != "samples" and tally.before and tally.after / tally.before < min_keep_rate
     ]:
         found.append(
             f"Nearly everything was dropped: {' and '.join(lost)} kept, and checks.min_keep_rate is "
-            f"{min_keep_rate:.1%}. See the reasons below: a threshold or a model may not fit this data."
+            f"{percent_bound(min_keep_rate)}. See the reasons below: a threshold or a model may not fit this data."
         )
     return found
 

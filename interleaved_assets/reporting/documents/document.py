@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from interleaved_assets.io.rows.blocks import IMAGE_URL
 from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION, RESERVED_COLUMNS
+from interleaved_assets.model.digits import bound, measured
 from interleaved_assets.model.ledger import SAMPLE_DROPPED, empty_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
 from interleaved_assets.pipeline.lineage.images import image_name
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
-from interleaved_assets.reporting.wording import text
 from interleaved_assets.rewriting.changes import CHANGED, change_text
 from interleaved_assets.scoring.protocol.filter import sign_of_kept
 from interleaved_assets.scoring.protocol.values import Values
@@ -57,8 +57,8 @@ class Score(NamedTuple):
     passes: bool | None
     """True if the bounds in force keep it; None without bounds."""
     rule: str
-    string: str | None = None
-    """The value if it is a string, such as a language."""
+    said: str
+    """The value as text, with the digits that tell it from the bounds; also a string, such as a language."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class ShownDocument:
         """
         values: dict[str, list[float]] = defaultdict(list)
         for score in (*self.scores, *(score for item in self.items for score in item.scores)):
-            if score.string is None:
+            if not math.isnan(score.value):
                 values[score.name].append(score.value)
         largest = sys.float_info.max
         return {name: (max(min(of_name), -largest), min(max(of_name), largest)) for name, of_name in values.items()}
@@ -240,10 +240,10 @@ def sortable_scores(documents: Iterable[ShownDocument]) -> dict[str, str]:
     """Return the labels of all scores that at least one document has, by the name of their filter."""
     found: dict[str, str] = {}
     for document in documents:
-        found |= {score.name: score.label for score in document.scores if score.string is None}
+        found |= {score.name: score.label for score in document.scores if not math.isnan(score.value)}
         for item in document.items:
             of = "" if item.modality == "image" else f" of a {item.modality}"
-            found |= {score.name: f"{score.label}{of}" for score in item.scores if score.string is None}
+            found |= {score.name: f"{score.label}{of}" for score in item.scores if not math.isnan(score.value)}
     return found
 
 
@@ -303,7 +303,7 @@ def _rule(drop: Mapping[str, Any], open_maximum: set[str]) -> str:
     if drop["threshold"] is None or drop["reason"] == SAMPLE_DROPPED:
         return ""
     sign = sign_of_kept("minimum" if side == "below" else "maximum", open_maximum=name in open_maximum)
-    return f"keep {sign} {text.bound(drop['threshold'])}"
+    return f"keep {sign} {bound(drop['threshold'])}"
 
 
 def scores_by_image(scores: pa.Table, measures: Sequence[Measure]) -> dict[ImageKey, list[Score]]:
@@ -329,10 +329,10 @@ def add_scores(found: dict[_Key, list[Score]], measure: Measure, keys: Sequence[
     """Add the values of a measure to the scores by key; NaN is no score."""
     for key, value, kept in zip(keys, values.tolist(), measure.keeps(values).tolist(), strict=True):
         if not math.isnan(value):
-            rule = f"{measure.shown.label}: {text.score(value)}, {measure.rule}"
-            found[key].append(
-                Score(measure.filter, measure.shown.short, value, kept if measure.has_bounds else None, rule)
-            )
+            said = measured(value, measure.minimum, measure.maximum)
+            rule = f"{measure.shown.label}: {said}, {measure.rule}"
+            passes = kept if measure.has_bounds else None
+            found[key].append(Score(measure.filter, measure.shown.short, value, passes, rule, said))
 
 
 def about_images(

@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from interleaved_assets.model import digits
 from interleaved_assets.model.ledger import SAMPLE_DROPPED
 from interleaved_assets.reporting.figures.measures import Measure
-from interleaved_assets.reporting.wording import text
 from interleaved_assets.scoring.protocol.filter import sign_of_dropped
 
 _WORTH_CUTTING: Final = 8
@@ -50,7 +50,7 @@ def reason_text(drop: Mapping[str, Any], measures: Iterable[Measure]) -> str:
     open_maximum = measure is not None and measure.judge.open_maximum
     sign = sign_of_dropped("minimum" if side == "below" else "maximum", open_maximum=open_maximum)
     short = measure.shown.short if measure else name
-    return f"{short} {text.measured(measured, threshold)} {sign} {text.bound(threshold)}"
+    return f"{short} {digits.measured(measured, threshold)} {sign} {digits.bound(threshold)}"
 
 
 def common_prefix(ids: Collection[str]) -> str:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from interleaved_assets.model.columns import METADATA_POSITION
-from interleaved_assets.reporting.wording import text
+from interleaved_assets.model.digits import bound
 from interleaved_assets.scoring.protocol.filter import (
     Bounds,
     Display,
@@ -101,9 +101,9 @@ class Measure:
         """The bounds as text, such as ``keep ≥ 100``; ``no bound`` if there are none."""
         parts = []
         if self.minimum is not None:
-            parts.append(f"{self.sign('minimum')} {text.bound(self.minimum)}")
+            parts.append(f"{self.sign('minimum')} {bound(self.minimum)}")
         if self.maximum is not None:
-            parts.append(f"{self.sign('maximum')} {text.bound(self.maximum)}")
+            parts.append(f"{self.sign('maximum')} {bound(self.maximum)}")
         return f"keep {' and '.join(parts)}" if parts else "no bound"
 
     def values(self, scores: pa.Table) -> Values | None:

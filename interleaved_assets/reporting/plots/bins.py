@@ -6,6 +6,7 @@ from typing import Final, TypeGuard
 
 import numpy as np
 
+from interleaved_assets.model.digits import bound
 from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.wording import text
@@ -60,7 +61,7 @@ def on_axis(bound: float | None, measure: Measure) -> TypeGuard[float]:
 def bounds_to_draw(measure: Measure) -> list[tuple[float, str, int]]:
     """Return each bound that can be drawn, its label, and the side that it keeps: 1 for larger values, else -1."""
     sides = ((measure.minimum, measure.sign("minimum"), 1), (measure.maximum, measure.sign("maximum"), -1))
-    return [(value, f"keep {sign} {text.bound(value)}", side) for value, sign, side in sides if on_axis(value, measure)]
+    return [(value, f"keep {sign} {bound(value)}", side) for value, sign, side in sides if on_axis(value, measure)]
 
 
 def summary(distribution: Distribution) -> str:

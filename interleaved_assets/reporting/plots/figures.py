@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
+from interleaved_assets.model import digits
 from interleaved_assets.reporting.figures.distribution import Distribution
 from interleaved_assets.reporting.figures.measures import Measure
 from interleaved_assets.reporting.plots.bins import counted, display_edges, on_axis, summary
@@ -115,10 +116,9 @@ def _now(distribution: Distribution, in_force: float | None) -> str:
     if in_force is None:
         return f"{counted(distribution)}  ·  no bound in force"
     if distribution.keep_rate is None:
-        return f"{counted(distribution)}  ·  {text.bound(in_force)} in force"
-    return (
-        f"{counted(distribution)}  ·  now {text.share(distribution.kept, distribution.count)} at {text.bound(in_force)}"
-    )
+        return f"{counted(distribution)}  ·  {digits.bound(in_force)} in force"
+    kept = text.share(distribution.kept, distribution.count)
+    return f"{counted(distribution)}  ·  now {kept} at {digits.bound(in_force)}"
 
 
 def _heights(low: float, high: float) -> Callable[[float], float]:

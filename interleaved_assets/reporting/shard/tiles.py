@@ -91,7 +91,7 @@ def tiles_of(
         drop = drops.get(key)
         error = errors.get(key) or (drop["detail"] if drop else None)
         reason = reason_text(drop, measures) if drop else None
-        scored = (f"{score.label} {text.score(score.value)}" for score in values.get(key, ()))
+        scored = (f"{score.label} {score.said}" for score in values.get(key, ()))
         known = (sizes.get(key, "size unknown"), *scored)
         tiles.append(Tile(key, pictures.get(key), reason, known, texts.get(key), error))
     return tiles

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from interleaved_assets.model import digits
 from interleaved_assets.model.shown import cut_text, escaped
 from interleaved_assets.reporting.wording import text
 from interleaved_assets.reporting.wording.prose import prose, visible
@@ -32,9 +33,9 @@ def _environment() -> "jinja2.Environment":
         "count": text.count,
         "counted": text.counted,
         "share": text.share,
-        "score": text.score,
-        "measured": text.measured,
-        "bound": text.bound,
+        "score": digits.score,
+        "measured": digits.measured,
+        "bound": digits.bound,
         "without": str.removeprefix,
         "data_url": data_url,
         "cut_text": cut_text,

@@ -51,30 +51,3 @@ def share(part: float | None, whole: float | None = 1) -> str:
     if 99.9 < percent < 100:
         return "> 99.9 %"
     return f"{Decimal(percent).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"
-
-
-def score(value: float | None, digits: int = 3) -> str:
-    """Return a score with ``digits`` significant digits, and all digits before the point; a dash for none."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < 1e15 else f"{value:.{digits}g}"
-
-
-def measured(value: float, threshold: float | None, digits: int = 3) -> str:
-    """Return :func:`score` of a value, with more digits where its rounding would be on another side of ``threshold``.
-
-    99.96 is ``99.96`` beside a threshold of 100, and ``100`` beside one of 150.
-    """
-    shown = score(value, digits)
-    if threshold is None or digits == 17 or _side(float(shown.replace(",", "")), threshold) == _side(value, threshold):
-        return shown
-    return measured(value, threshold, digits + 1)
-
-
-def _side(value: float, threshold: float) -> int:
-    return (value > threshold) - (value < threshold)
-
-
-def bound(value: float) -> str:
-    """Return a threshold with all of its digits, as a settings file has it."""
-    return f"{value:.15g}"

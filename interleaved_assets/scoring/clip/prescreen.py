@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interleaved_assets.model import digits
 from interleaved_assets.model.errors import SettingsError, row_error
 from interleaved_assets.scoring.clip.settings import PrescreenSettings
 from interleaved_assets.scoring.protocol.filter import outside
@@ -35,6 +36,7 @@ def prescreened(scores: pa.Table, settings: PrescreenSettings) -> dict[tuple[str
         words = "below" if bound is judge.minimum else "not below" if judge.open_maximum else "above"
         for row in np.flatnonzero(below | above).tolist():
             key = scores["sample_id"][row].as_py(), scores["position"][row].as_py()
-            detail = f"{name} {values[row]:g} is {words} clip.prescreen.{bound.setting} {limit:g}"
+            said = digits.measured(values[row], limit, digits=6)
+            detail = f"{name} {said} is {words} clip.prescreen.{bound.setting} {digits.bound(limit)}"
             found.setdefault(key, row_error("prescreened", detail))
     return found

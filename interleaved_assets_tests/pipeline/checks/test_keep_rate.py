@@ -32,9 +32,16 @@ def test_fixed_bounds(tmp_path: Path, rows: int, passed: bool, said: str) -> Non
 
 def test_few_rows_are_not_said_to_be_none_nor_most_to_be_all(tmp_path: Path) -> None:
     basis = basis_of(tmp_path, "[checks]\nmax_keep_rate = 0.9999\n", "filtered")
-    assert judge_keep_rate(kept(29_999, of=30_000), basis).summary.startswith("> 99.9% of 30000 rows kept, outside")
-    assert judge_keep_rate(kept(1, of=30_000), basis).summary.startswith("< 0.1% of 30000 rows kept, outside of 5.0%")
+    assert judge_keep_rate(kept(29_999, of=30_000), basis).summary.startswith(
+        "99.997% of 30000 rows kept, outside of 5.0% to 99.99%"
+    )
+    assert judge_keep_rate(kept(1, of=30_000), basis).summary.startswith("0.003% of 30000 rows kept, outside of 5.0%")
     assert judge_keep_rate(kept(0, of=30_000), basis).summary.startswith("0.0% of 30000 rows kept")
+
+
+def test_a_rate_below_its_bound_is_not_shown_as_the_bound(tmp_path: Path) -> None:
+    found = judge_keep_rate(kept(4_996, of=100_000), basis_of(tmp_path, "[checks]\n", "filtered"))
+    assert found.summary.startswith("4.996% of 100000 rows kept, outside of 5.0% to 100.0%")
 
 
 def test_a_shard_that_loses_nearly_all_images_is_an_error_by_default_whatever_the_others_lose(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_image_scores_in_range(basis: Basis) -> None:
         ("sharpness", extent(1, 2, not_finite=3), "sharpness: 3 of 5 values are not finite"),
         ("sharpness", Extent(values=5, not_finite=5), "sharpness: 5 of 5 values are not finite"),
         ("qr_area_ratio", extent(0, 1.01), "qr_area_ratio: values from 0 to 1.01, outside of 0 to 1"),
+        ("qr_area_ratio", extent(0, 1.00000012), "qr_area_ratio: values from 0 to 1.0000001, outside of 0 to 1"),
         ("own", extent(0, 1, not_finite=1), "own: 1 of 5 values are not finite"),
     ],
 )

@@ -11,9 +11,11 @@ from interleaved_assets.pipeline.checks.every_image_scored import EVERY_IMAGE_SC
 from interleaved_assets.pipeline.checks.layout_as_expected import LAYOUT
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict
 from interleaved_assets.pipeline.run.one import take_through
+from interleaved_assets.pipeline.run.publishable import layout_problems
 from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.settings import Settings
+from interleaved_assets.settings.sections import PublishSettings
 from interleaved_assets_tests.documents import document, good_shard, project, sharp_image, write_shard
 from interleaved_assets_tests.io.tars import members_of, pack, write_tar
 from interleaved_assets_tests.layouts import foreign_tar, jpeg
@@ -93,6 +95,12 @@ def test_texts_without_their_images_are_refused_by_the_bytes(tmp_path: Path) -> 
     (tmp_path / "raw/a.tar").write_bytes(foreign_tar("mmc4_documents"))
     with pytest.raises(UnexpectedLayout, match=r"shard a: members that no document names have 99\.\d% of the bytes"):
         normalize(settings)
+
+
+def test_a_share_above_its_bound_is_not_shown_as_the_bound() -> None:
+    counted = {"samples_with_content": 1, "unreferenced_bytes": 10_004, "content_bytes": 89_996}
+    (problem,) = layout_problems(1, counted, PublishSettings(max_unreferenced_bytes=0.1))
+    assert problem.endswith("have 10.004% of the bytes, more than publish.max_unreferenced_bytes 0.1")
 
 
 def test_the_bounds_are_settings(tmp_path: Path) -> None:

@@ -362,6 +362,10 @@ def test_the_page_begins_with_a_warning_that_nearly_everything_was_dropped() -> 
     assert said in Page(html_report(data, min_keep_rate=0.5)).text
     assert said in summary(data, min_keep_rate=0.5)
     assert "Nearly everything" not in Page(html_report(data)).text
+    share = Counts(rows=200_000, samples=2, images=100_000), Counts(rows=99_999, samples=2, images=4_996)
+    data = aggregate([replace(flyers(), counts_in=share[0], counts_out=share[1])], MEASURES)
+    said = "4,996 of 100,000 images (4.996%) kept, and checks.min_keep_rate is 5.0%"
+    assert said in Page(html_report(data, min_keep_rate=0.05)).text
 
 
 def test_a_failed_shard_has_its_own_error_and_the_reason_an_example() -> None:

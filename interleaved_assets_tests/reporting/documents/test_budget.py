@@ -16,7 +16,9 @@ from interleaved_assets.reporting.documents.html import documents_html
 from interleaved_assets.reporting.documents.pages import DocumentPage
 from interleaved_assets_tests.defects import stand_in
 
-SCORES = tuple(Score(f"score_{number}", f"score {number}", 0.1, True, "rule: keep ≥ 0.05") for number in range(6))
+SCORES = tuple(
+    Score(f"score_{number}", f"score {number}", 0.1, True, "rule: keep ≥ 0.05", "0.1") for number in range(6)
+)
 DROP = Drop("filtered", "sharpness_256_below", 4.5, "keep ≥ 100", "", 100.0)
 
 

@@ -38,6 +38,12 @@ def document(table: pa.Table, **stored: Any) -> ShownDocument:
     return found
 
 
+def test_a_score_that_missed_its_bound_is_not_shown_as_the_bound() -> None:
+    found = document(A, scores=scores([("a", 1, 100.04, 0.0), ("a", 2, 99.96, 0.0)]))
+    assert [item.scores[0].said for item in found.items[1:]] == ["100.04", "99.96"]
+    assert found.items[2].scores[0].rule.endswith("99.96, keep ≥ 100")
+
+
 def test_texts_and_images_in_order_with_scores_and_drops() -> None:
     found = document(A, scores=scores([("a", 1, 640.0, 0.0), ("a", 2, 41.25, 0.0)]), ledger=ledger([BLUR]))
     assert [(item.position, item.modality, item.text, item.picture) for item in found.items] == [

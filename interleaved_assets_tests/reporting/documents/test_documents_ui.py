@@ -96,7 +96,7 @@ def reads(locator: Locator, text: str) -> None:
 
 
 def score(name: str, value: float) -> Score:
-    return Score(name, name, value, value > 0.5, f"{name}: keep ≥ 0.5")
+    return Score(name, name, value, value > 0.5, f"{name}: keep ≥ 0.5", str(value))
 
 
 QR = Drop("filtered", "qr_above", 0.2, "keep < 0.05", "", 0.05)

@@ -256,10 +256,10 @@ def test_a_language_is_shown_as_the_string_it_is(tmp_path: Path) -> None:
     )
     found = text_scores(documents, ["a", "b"], bounds)
     (of_document,) = found.judged[ImageKey("a", -1)]
-    assert (of_document.label, of_document.string, of_document.passes) == ("language", "en", False)
+    assert (of_document.label, of_document.said, of_document.passes) == ("language", "en", False)
     assert of_document.rule == "document_language: en, keep de, fr"
     (of_text,) = found.judged[ImageKey("a", 0)]
-    assert (of_text.string, of_text.passes, of_text.rule) == ("de", True, "text_language: de, drop en")
+    assert (of_text.said, of_text.passes, of_text.rule) == ("de", True, "text_language: de, drop en")
     assert ImageKey("b", -1) not in found.judged
     assert found.measured == {"a": {"language": "en"}, "b": {}}
     assert ShownDocument("a", (), {}, (of_document,)).extremes() == {}

@@ -45,6 +45,8 @@ def test_the_error_says_the_measure_and_the_bound() -> None:
     assert found["b", 1] == "prescreened: short_side 100 is below clip.prescreen.min_short_side 101"
     found = prescreened(SCORES, PrescreenSettings(max_qr_area_ratio=0))
     assert found["a", 1] == "prescreened: qr_area_ratio 0 is not below clip.prescreen.max_qr_area_ratio 0"
+    found = prescreened(SCORES, PrescreenSettings(min_sharpness=10.0000001))
+    assert found["a", 1] == "prescreened: sharpness 10 is below clip.prescreen.min_sharpness 10.0000001"
     assert {error_code(error) for error in found.values()} == {"prescreened"}
 
 
