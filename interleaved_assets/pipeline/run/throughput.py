@@ -52,11 +52,9 @@ class Throughput(BaseModel):
 
     @property
     def text(self) -> str:
-        rates = [
-            f"{self.rate(self.shards):.2f} shards/s",
-            f"{self.rate(self.images):,.0f} images/s",
-            f"{self.rate(self.image_bytes) / 1e6:,.1f} MB/s",
-        ]
+        rates = [f"{self.rate(self.shards):.2f} shards/s"]
+        if self.image_bytes or not self.images:  # a stage that measures texts reads no image
+            rates += [f"{self.rate(self.images):,.0f} images/s", f"{self.rate(self.image_bytes) / 1e6:,.1f} MB/s"]
         if self.hosts:
             rates.append(f"{self.mean_queue_seconds:.1f} s in the queue")
             shown = [f"{host} {self.rate(count):.2f}" for host, count in Counter(self.hosts).most_common(_HOSTS_SHOWN)]

@@ -67,6 +67,10 @@ def test_a_line_every_thirty_seconds_with_the_time_left(clock: Clock, storage: S
     assert re.match(r"image_scores: 121 shards in 1\.5 min; ", lines[2])
 
 
+def test_a_stage_that_reads_no_image_has_no_speed_in_images() -> None:
+    assert Throughput(stage="document_scores", seconds=50, shards=100, images=4000).text == "2.00 shards/s"
+
+
 def test_a_short_step_logs_nothing_and_few_shards_store_no_figures(clock: Clock, storage: StorageSettings) -> None:
     lines: list[str] = []
     progress = StepProgress("image_scores", 1, storage, lines.append, clock=clock)
