@@ -69,7 +69,7 @@ def judge_keep_rate(record: Record, basis: Basis) -> Verdict:
         compared = f"{len(others)} other shards are too few to compare with"
     else:
         median = statistics.median(others)  # which a few unusual shards do not change
-        distance = abs(rate - median)
+        distance = round(abs(rate - median), 9)  # 0.8 - 0.5 is above 0.3
         figures |= {"median_keep_rate": median, "distance_from_median": distance}
         compared = f"the median of {len(others)} other shards is {percent(median)}"
         if distance > bounds.max_keep_rate_distance:

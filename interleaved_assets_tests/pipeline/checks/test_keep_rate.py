@@ -59,6 +59,7 @@ def test_a_keep_rate_far_from_the_median_of_other_shards_is_a_warning(tmp_path: 
     near = judge_keep_rate(kept(6), basis)
     assert (near.passed, near.summary) == (True, "60.0% of 10 rows kept; the median of 5 other shards is 80.0%")
     assert near.figures["distance_from_median"] == pytest.approx(0.2)
+    assert judge_keep_rate(kept(5), basis).passed  # as far as is allowed
     far = judge_keep_rate(kept(4), basis)
     assert (far.passed, far.figures["median_keep_rate"]) == (False, 0.8)
     assert "40.0% from the median, more than 30.0%" in far.summary
