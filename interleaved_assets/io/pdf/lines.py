@@ -30,6 +30,7 @@ _SPACE: Final = 0.15
 _TURNED: Final = str.maketrans("()[]{}", ")(][}{")
 _SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\u3002][\"')\]\u201d\u2019\u00bb]*$")
 _BULLET: Final = re.compile(r"[\u2022\u2023\u25aa\u25a0\u25cf\u25e6\u2219] ?\w")
+_NUMBER: Final = re.compile(r"[\[(]?(\d{1,3})[.)\]] ?\D")
 _SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
 
 
@@ -216,13 +217,23 @@ def _joined(group: Sequence[Line]) -> Paragraph:
     text = group[0].text
     lefts, bottoms, rights, tops = zip(*(line.box for line in group), strict=True)
     whole = Box(min(lefts), min(bottoms), max(rights), max(tops))
+    number = _number(text)
     for before, (last, line) in zip((None, *rights), pairwise(group), strict=False):
+        own = _number(line.text)
+        is_item = _BULLET.match(line.text) is not None or own == number + 1 > 1
+        number = own or number
         is_cut = text.endswith(("-", "\u00ad")) and text[-2:-1].isalpha() and line.text[:1].islower()
         is_row = max(last.cells, line.cells) > 2 or min(last.cells, line.cells) > 1
-        is_ended = is_row or _BULLET.match(line.text) or _is_ended(last, line, whole, before)
+        is_ended = is_row or is_item or _is_ended(last, line, whole, before)
         parting = "\n" if is_ended else _space_between(text, line.text)
         text = text[:-1] + line.text if is_cut else f"{text}{parting}{line.text}"
     return Paragraph(_with_brackets(text), whole, is_table=group[0].is_table)
+
+
+def _number(text: str) -> int:
+    """Return the number of an item of a list or of references, 0 if a text does not begin with one."""
+    found = _NUMBER.match(text)
+    return int(found[1]) if found else 0
 
 
 def _is_ended(last: Line, line: Line, whole: Box, before: float | None) -> bool:

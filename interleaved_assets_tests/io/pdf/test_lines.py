@@ -46,13 +46,15 @@ def test_a_small_indent_begins_a_paragraph_after_the_end_of_one() -> None:
     ]
     # hanging indents, of which none is a paragraph
     entries = [line("[1] A name and a", 700), line("title", 688, left=70), line("[2] Another and a", 676)]
-    assert texts(*entries, line("title", 664, left=70)) == ["[1] A name and a title [2] Another and a title"]
+    assert texts(*entries, line("title", 664, left=70)) == ["[1] A name and a title\n[2] Another and a title"]
 
 
 def test_lines_that_end_although_the_next_word_has_room_stay_lines() -> None:
     items = [line("2 Results", 700, width=60), line("The text of a full line", 688), line("is here.", 676, width=60)]
     assert texts(*items) == ["2 Results\nThe text of a full line is here."]
     assert texts(line("\u2022 one", 700), line("\u2022 two", 688)) == ["\u2022 one\n\u2022 two"]
+    assert texts(line("[9] one", 700), line("goes on", 688), line("[10] two", 676)) == ["[9] one goes on\n[10] two"]
+    assert texts(line("It was the", 700), line("2. of May", 688)) == ["It was the 2. of May"]
     assert texts(line("if a:", 700, width=40), line("go over all of the things", 688)) == [
         "if a:\ngo over all of the things"
     ]
