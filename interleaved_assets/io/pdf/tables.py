@@ -23,6 +23,8 @@ _MOST_RULES: Final = 400
 _MOST_CELLS: Final = 5000
 _DRAWN: Final = 0.75
 """Share of the sides of the places of a grid that are drawn, at least; a grid with fewer is the axes of a plot."""
+_HIGHEST_ROW: Final = 144.0
+"""Height of a row of a table without outer sides, at most; a higher one is text in columns with lines between them."""
 _FILLED: Final = 0.4
 """Share of the cells that have text, at least; a grid with fewer is a drawing or a form."""
 
@@ -133,12 +135,20 @@ def _grids(rules: Rules) -> Iterator["_Grid"]:
         level = [rules.level[at] for at in members if at < offset]
         upright = [rules.upright[at - offset] for at in members if at >= offset]
         if max(len(level), len(upright)) > 2:  # fewer are the axes of a plot
-            sides = _open_sides(level, upright)
-            level += map(_turned, _open_sides([_turned(post) for post in upright], [_turned(line) for line in level]))
-            upright += sides
+            level, upright = _with_open_sides(level, upright)
         rows, columns = _distinct([line.middle for line in level]), _distinct([post.left for post in upright])
         if len(rows) > 2 and len(columns) > 2 and len(rows) * len(columns) <= _MOST_CELLS:
             yield _Grid(rows[::-1], columns, Rules(level, upright))
+
+
+def _with_open_sides(level: list[Box], upright: list[Box]) -> tuple[list[Box], list[Box]]:
+    """Return the lines of a table with the sides that are not drawn; those of a page in columns are as they were."""
+    ends = _open_sides([_turned(post) for post in upright], [_turned(line) for line in level])
+    closed = [*level, *map(_turned, ends)]
+    heights = (above - below for below, above in pairwise(_distinct([line.middle for line in closed])))
+    if max(heights, default=0.0) > _HIGHEST_ROW:
+        return level, upright
+    return closed, [*upright, *_open_sides(level, upright)]
 
 
 def _open_sides(level: list[Box], upright: list[Box]) -> list[Box]:

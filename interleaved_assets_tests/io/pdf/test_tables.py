@@ -37,6 +37,14 @@ def test_a_table_whose_outer_sides_are_not_drawn_is_whole(tmp_path: Path) -> Non
     assert tables(tmp_path, rules(*level[:3], (150, 540, 150, 600)) + WORDS) == [("table", TABLE)]
 
 
+def test_columns_of_text_with_lines_between_and_above_them_are_no_table(tmp_path: Path) -> None:
+    words = cells(*((x, y, "Words of a column.") for x in (54, 310) for y in range(740, 110, -14)))
+    across = rules(*((50, y, 550, y) for y in (760, 430, 100)), (300, 100, 300, 760))
+    upright = rules((50, 760, 550, 760), (50, 430, 550, 430), *((x, 100, x, 760) for x in (180, 300, 420)))
+    for lines in (across, upright):
+        assert {kind for kind, _ in tables(tmp_path, lines + words)} == {"text"}
+
+
 def test_lines_drawn_as_boxes_or_piece_by_piece_are_the_same_table(tmp_path: Path) -> None:
     boxes = b"".join(
         f"{x} {y} {width} 20 re S\n".encode() for y in (580, 560, 540) for x, width in ((50, 100), (150, 200))
