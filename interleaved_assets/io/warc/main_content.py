@@ -113,7 +113,9 @@ def _mark_lists(parts: list[str | None], blocks: Sequence[PageBlock]) -> None:
     texts = [at for at, block in enumerate(blocks) if parts[at] is None and block.url is None]
 
     def is_link(at: int) -> bool:
-        return _is_link(blocks[at]) and blocks[at].tag != "figcaption"  # captions of a gallery often are links
+        # captions of a gallery often are links, and so are many cells of a table
+        is_row = blocks[at].tag == "tr" and " | " in blocks[at].text
+        return _is_link(blocks[at]) and not is_row and blocks[at].tag != "figcaption"
 
     runs = [list(run) for are_links, run in groupby(texts, is_link) if are_links]
     lists = [run for run in runs if len(run) >= _LIST]
