@@ -154,10 +154,14 @@ def test_figures_whose_captions_are_links_are_no_list_of_other_pages() -> None:
 
 def test_rows_of_a_table_whose_cells_are_links_stay_in_it() -> None:
     rows = "".join(
-        f"<tr><td><a href=p>a-package-with-a-name-{at}</a><td><a href=s>1{at}2</a><td>{at}" for at in range(4)
+        f"<tr><td><a href=p>a-package-with-a-rather-long-name-{at}</a><td><a href=s>1{at}2</a><td>{at}"
+        for at in range(4)
     )
     found = main(f"<p>{LONG}</p><table><tr><th>Name<th>Size<th>No{rows}</table><p>{LONG}</p>")
-    assert found[1:-1] == ["Name | Size | No", *(f"a-package-with-a-name-{at} | 1{at}2 | {at}" for at in range(4))]
+    assert found[1:-1] == [
+        "Name | Size | No",
+        *(f"a-package-with-a-rather-long-name-{at} | 1{at}2 | {at}" for at in range(4)),
+    ]
 
 
 def test_short_texts_before_and_after_the_text_to_read_are_left_out_with_their_images() -> None:
