@@ -25,6 +25,8 @@ _ROOM: Final = 2.0
 """Free space after a line, beyond the first word of the next, from which on its end was set by the author, likewise."""
 _MUCH_ROOM: Final = 1 / 3
 """Such space before a line in lower case, as a share of the width of the paragraph."""
+_RECENT: Final = 50
+"""Last lines of a paragraph that the next is compared with, so that the time does not grow with their square."""
 _SPACE: Final = 0.15
 """Distance of two runs of a line from which on a space parts them, as a multiple of their height."""
 _TURNED: Final = str.maketrans("()[]{}", ")(][}{")
@@ -157,7 +159,7 @@ def paragraphs(lines: Sequence[Line]) -> list[Paragraph]:
     widest_gap = _widest_gap(lines)
     groups: list[list[Line]] = []
     for at, line in enumerate(lines):
-        if groups and _goes_on(groups[-1], line, lines[at + 1 : at + 2], widest_gap):
+        if groups and _goes_on(groups[-1][-_RECENT:], line, lines[at + 1 : at + 2], widest_gap):
             groups[-1].append(line)
         else:
             groups.append([line])

@@ -1,5 +1,7 @@
 """The runs of a row as one line, and lines as paragraphs."""
 
+import time
+
 from interleaved_assets.io.pdf.lines import Box, Line, joined_line, paragraphs
 
 
@@ -69,6 +71,13 @@ def test_lines_that_end_although_the_next_word_has_room_stay_lines() -> None:
 def test_lines_of_double_spacing_are_a_paragraph() -> None:
     double = [line(text, 700 - 24 * at) for at, text in enumerate(("It goes", "on and", "on to", "the end."))]
     assert texts(*double, line("Next", 604, left=70)) == ["It goes on and on to the end.", "Next"]
+
+
+def test_the_time_of_a_paragraph_does_not_grow_with_the_square_of_its_lines() -> None:
+    many = [line("goes on and", -12 * at, left=50 + at % 2 * 20) for at in range(20_000)]
+    begun = time.process_time()
+    assert len(texts(*many)) == 1
+    assert time.process_time() - begun < 5
 
 
 def test_a_row_of_right_to_left_text_is_read_from_the_right() -> None:
