@@ -57,6 +57,8 @@ _LITTLE_TEXT: Final = 500
 """Characters below which a page's text may be in ``noscript``, as that of forums that are built by scripts."""
 _BREAK: Final = "\0"
 """A ``br`` among the pieces of a text; the parser leaves no such character in a text."""
+_HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+"""Elements that are broken for their looks, such as in a banner, and stay one line."""
 _MANY_ENDS: Final = re.compile(r"\n{3,}")
 _TINY: Final = ("0", "1", "2")
 _LAZY: Final = ("data-src", "data-lazy-src", "data-original", "data-lazy")
@@ -178,7 +180,7 @@ class _Walk:
             elif tag == "img":
                 self._add_image(node)
             elif tag == "br":
-                self._add_break()
+                self._add_break(is_heading=any(tag in _HEADINGS for _, tag, *_ in opened[-3:]))
             elif tag not in skipped:
                 part, is_certain = None, False
                 if tag in _BLOCKS:
@@ -204,11 +206,11 @@ class _Walk:
         if self._link_depth:
             self._links += len(text.strip())
 
-    def _add_break(self) -> None:
+    def _add_break(self, *, is_heading: bool) -> None:
         if self._pre_depth:
             self._pieces.append("\n")
         elif self._pieces:
-            self._pieces.append(_BREAK)
+            self._pieces.append(" " if is_heading else _BREAK)
 
     def _flush(self, tag: str) -> None:
         """End the current text, if there is one, which is in an element ``tag`` or before one."""

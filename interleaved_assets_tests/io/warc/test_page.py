@@ -27,6 +27,7 @@ def main(html: str) -> list[str]:
         ("<p>one <b>bold</b>\n  word<br>and another<p>two", ["one bold word\nand another", "two"]),
         ("<p><br>a\n b<br> <br><br>c<br></p>", ["a b\n\nc"]),
         ("<pre>a<br>b</pre>", ["a\nb"]),
+        ("<div>a<br>b<h2>Find <b>a<br>showroom</b></h2>", ["a\nb", "Find a showroom"]),
         ("<table><tr><td>a<br>b<td>c<br>d</table>", ["a b | c d"]),
         ("text<div>in<span>side</span></div>after", ["text", "inside", "after"]),
         ("<p>before <img src=a.png> after", ["before", "https://a.example/b/a.png", "after"]),
