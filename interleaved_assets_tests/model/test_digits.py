@@ -1,6 +1,7 @@
 """Digits of numbers beside their bounds."""
 
 import math
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -78,7 +79,7 @@ def near(value: float, steps: int) -> float:
     return value
 
 
-def order(one: float, other: float) -> int:
+def order(one: float | Decimal, other: float | Decimal) -> int:
     return (one > other) - (one < other)
 
 
@@ -94,5 +95,5 @@ def test_a_shown_value_is_on_the_side_of_the_shown_threshold_on_which_it_is(
 @given(SHARES, SHARES, st.integers(-3, 3))
 def test_a_shown_rate_is_on_the_side_of_the_shown_bound_on_which_it_is(rate: float, limit: float, steps: int) -> None:
     for one in (rate, min(max(near(limit, steps), 0.0), 1.0)):
-        shown, bound = (float(text.rstrip("%")) for text in (digits.percent(one, limit), digits.percent_bound(limit)))
+        shown, bound = (Decimal(text.rstrip("%")) for text in (digits.percent(one, limit), digits.percent_bound(limit)))
         assert order(shown, bound) == order(one, limit)
