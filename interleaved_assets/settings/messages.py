@@ -22,7 +22,7 @@ _OF_SECTION: Final = {
     ("selection", "model_type"): ", such as { min = 5 }",
     ("serve", "string_pattern_mismatch"): ", without user and query",
 }
-"""What a message adds for the settings of one section."""
+"""The text that a message adds for the settings of one section."""
 _TYPES: Final = {
     "str": "a string",
     "int": "an integer",

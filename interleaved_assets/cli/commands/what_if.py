@@ -125,7 +125,7 @@ def what_if_command(
 
 
 class _Answer(NamedTuple):
-    """What the selections keep of one shard."""
+    """The outcomes of both selections for one shard."""
 
     now: "Outcome"
     then: "Outcome"

@@ -31,7 +31,7 @@ _SAME: Final = 12
 _SAME_INKS: Final = 64
 """The same for CMYK, whose inks are shown as colours in more than one way."""
 _ADDRESS: Final = re.compile(r" <\w+ 0x\w+>")
-"""What pypdfium2 calls an object; it differs from run to run."""
+"""The name that pypdfium2 gives an object; it differs from run to run."""
 _OWN_COLOURS: Final = re.compile(rb"/Decode\s*\[|/ColorTransform")
 
 
