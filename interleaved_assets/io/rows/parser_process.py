@@ -28,6 +28,8 @@ class ParserProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             start_new_session=True,
+            # an unbuffered answer would lose what a process that is stopped and continued has left to write
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -3,6 +3,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,24 @@ def test_a_page_whose_parser_ends_is_refused_and_the_next_is_read(
         with pytest.raises(error, match=message):
             lent.parse(html, URL, True)
     assert parse_within_limits(html, URL, True) == page_content(html, URL, True)
+
+
+def test_an_unbuffered_parser_that_is_stopped_and_continued_answers_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write to a pipe that is interrupted so ends early; a container that is paused does the same."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    html = b"<p>" + b"word " * 3_000_000
+    close_parsers()
+    with parser._Parser.lent() as lent, ThreadPoolExecutor() as pool:
+        parsing = pool.submit(lent.parse, html, URL, False)
+        for _ in range(4_000):
+            if parsing.done():
+                break
+            for number, seconds in ((signal.SIGSTOP, 0.001), (signal.SIGCONT, 0.004)):
+                os.kill(lent._process.pid, number)
+                time.sleep(seconds)
+        else:
+            lent.close()  # so that the test fails and does not wait
+        assert len(parsing.result().blocks[0].text) == len(html) - len("<p> ")
 
 
 def test_the_timer_of_a_page_ends_its_parser() -> None:
