@@ -1,5 +1,6 @@
 """Single cells of a Parquet file, named by their column and the number of their row."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -32,7 +33,7 @@ def fetch_cells(
     wanted: dict[str, dict[int, str]] = defaultdict(dict)
     for part in parts:
         number, _, column = part.partition(":")
-        if number.isascii() and number.isdigit():
+        if re.fullmatch(r"[0-9]{1,18}", number):
             wanted[column][int(number)] = part
         else:
             yield part, row_error("invalid_source_ref", f"part {part[:40]!r} is no cell of {uri}")

@@ -38,7 +38,6 @@ _PARSERS: Final = 2
 """Parsers of an archive: they take twice the time of the rest of its reading."""
 _LEAST_DATA: Final = 200
 """Characters below which a ``data:`` URL is no image to learn from: scripts put a larger one in its place."""
-_DATA: Final = re.compile(r"data:(image/[\w.+-]+)((?:;[^,;]{0,100}){0,4}),", re.IGNORECASE)
 
 
 def warc_schema() -> pa.Schema:
@@ -90,7 +89,7 @@ def fetch_bodies(
     """Yield the decoded bodies of records, or row errors; a part is the offset of a record, as text."""
     with open_input(uri, storage_options) as file:
         for part in sorted(parts):
-            if not (part.isascii() and part.isdigit()):
+            if not re.fullmatch(r"[0-9]{1,18}", part):  # a file has no larger offset
                 yield part, row_error("invalid_source_ref", f"part {part[:40]!r} is no offset of a record in {uri}")
                 continue
             _, content, wrong = read_body(file, int(part), limits.max_member_bytes + 1)
@@ -202,10 +201,11 @@ class _Reading:
         """Return the row of an image; None for a ``data:`` URL that fills space until scripts replace it."""
         url = block.url or ""
         fields = {"image_alt": block.alt, "image_caption": block.caption}
+        content: bytes | None
         if url.startswith("data:"):
             if len(url) < _LEAST_DATA or url.startswith("data:image/svg"):
                 return None
-            content, problem = _data_bytes(url), "a data: URL that cannot be decoded"
+            content, problem = _data_bytes(url), ""
             where, url = f"{url[:40]}…", ""
         else:
             where, (content, problem) = url, self._archived(url)
@@ -231,16 +231,13 @@ class _Reading:
         return (None, f"its record is damaged: {wrong}") if wrong else (content, "")
 
 
-def _data_bytes(url: str) -> bytes | None:
-    if (head := _DATA.match(url)) is None:
-        return None
-    content = unquote_to_bytes(url[head.end() :])
-    if "base64" not in head[2].lower():
-        return content
+def _data_bytes(url: str) -> bytes:
+    """Return the bytes of a ``data:`` URL in base64; none if it is damaged, or written in another way."""
+    content = unquote_to_bytes(url.partition(";base64,")[2])
     try:
         return base64.b64decode(content + b"=" * (-len(content) % 4))
     except binascii.Error:
-        return None
+        return b""
 
 
 def _removed(characters: Counter[str], images: Counter[str]) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from interleaved_assets.io.storage.limits import LIMITS
+from interleaved_assets.io import materialize
+from interleaved_assets.io.storage.limits import LIMITS, TarLimits
 from interleaved_assets.io.tar.reader import ReadOptions
 from interleaved_assets.io.warc.reader import warc_schema, warc_shortfall
 from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.errors import IncompleteShard, ShardError, StorageError
+from interleaved_assets.model.source_ref import build_source_ref, parse_source_ref
 from interleaved_assets_tests.io.warcs import PNG, http, image, page, read, record, write_warc
 
 WORDS = "Many words make a paragraph that is worth reading, and this is one of them. " * 5
@@ -399,3 +401,44 @@ def test_documents_are_in_the_order_of_the_archive_whichever_page_is_parsed_firs
     found = rows(write_warc(tmp_path / "a.warc.gz", pages))
     assert list(dict.fromkeys(row["sample_id"] for row in found)) == addresses
     assert all((row["text_content"] or row["sample_id"]).startswith(row["sample_id"]) for row in found)
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        ("", ""),
+        ("x", "invalid_source_ref: part 'x' is no offset of a record in {uri}"),
+        ("9" * 30, "invalid_source_ref: part '999999999999999999999999999999' is no offset of a record in {uri}"),
+        ("9" * 5000, f"invalid_source_ref: part '{'9' * 40}' is no offset of a record in {{uri}}"),
+        ("99999", "unreadable_source: record at 99999 of {uri}: it has no record"),
+        ("7", "unreadable_source: record at 7 of {uri}: Invalid WARC header"),
+    ],
+)
+def test_an_image_is_fetched_by_the_offset_of_its_record(tmp_path: Path, part: str, error: str) -> None:
+    html = f"<main><p>{WORDS}</p><img src='/a.png'></main>"
+    uri = write_warc(tmp_path / "a.warc", [page("https://a.example/", html), image("https://a.example/a.png")])
+    (table,) = read(uri, by_reference=True)
+    (shown,) = (row for row in table.to_pylist() if row["modality"] == "image")
+    ref = parse_source_ref(shown["source_ref"])
+    wanted = build_source_ref(ref.path, part=part or ref.part)
+    rows = pa.table({"sample_id": ["a"], "position": [0], "modality": ["image"], "source_ref": [wanted]})
+    (found,) = materialize(rows, allowed_roots=[str(tmp_path)]).to_pylist()
+    assert found["materialize_error"] == (error.format(uri=uri) or None)
+    assert found["binary_content"] == (None if error else PNG)
+    if not error:
+        (found,) = materialize(rows, allowed_roots=[str(tmp_path)], limits=TarLimits(max_member_bytes=9)).to_pylist()
+        assert found["materialize_error"].startswith("member_too_large: record at ")
+
+
+@pytest.mark.parametrize("damage", ["one character too many", "percent", "no comma"])
+def test_a_data_url_that_is_no_base64_is_an_error_of_its_row(tmp_path: Path, damage: str) -> None:
+    url = {
+        "one character too many": f"data:image/png;base64,{'A' * 301}",
+        "percent": f"data:image/png,{'%89' * 100}",
+        "no comma": f"data:image/png;base64{'A' * 300}",
+    }[damage]
+    html = f"<main><p>{WORDS}</p><img src='{url}'></main>"
+    _, image_row = items(write_warc(tmp_path / "a.warc", [page("https://a.example/", html)]))
+    assert image_row == (
+        "image", f"image_not_in_archive: {url[:40]}…: it is there, and no bitmap of a known format"
+    )  # fmt: skip

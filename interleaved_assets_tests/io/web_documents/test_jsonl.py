@@ -322,6 +322,8 @@ def test_images_of_a_store_in_parquet_are_found_by_url_and_by_hash(tmp_path: Pat
         ("0:jpg", "missing_member"),
         ("x:jpg", "invalid_source_ref"),
         ("0:url", "missing_member"),
+        (f"{'9' * 30}:jpg", "invalid_source_ref"),
+        (f"{'9' * 5000}:jpg", "invalid_source_ref"),
     ],
 )
 def test_a_cell_that_is_none_is_an_error_of_its_row(part: str, error: str, tmp_path: Path) -> None:
