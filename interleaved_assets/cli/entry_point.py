@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,13 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM end a command as SIGINT does."""
-    is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        if is_main:
-            signal.signal(signal.SIGTERM, handler)
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _drop_output() -> None:

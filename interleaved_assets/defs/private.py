@@ -32,8 +32,6 @@ def latest_event_ids(
 
     The documented queries load all events of a partition. Dagster's staleness compares these ids.
     """
-    if keys is not None and not keys:
-        return {}  # Dagster treats an empty set as all keys
     return dict(instance.get_latest_storage_id_by_partition(asset, kind, None if keys is None else set(keys)))
 
 

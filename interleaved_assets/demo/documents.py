@@ -66,8 +66,7 @@ def tiff_members(document: DemoDocument, compression: Literal["jpeg"] | None) ->
     ]
     tokens = [f"page_{page}_image_{xref}" for page, xref in zip(pages, xrefs, strict=True)]
     members = [_json_member(document, tokens, {"image_metadata": metadata})]
-    if pictures:
-        members.append(DemoMember(f"{document.key}.tiff", _tiff(pictures, compression)))
+    members.append(DemoMember(f"{document.key}.tiff", _tiff(pictures, compression)))
     return members
 
 

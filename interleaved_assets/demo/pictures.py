@@ -55,8 +55,7 @@ def with_qr_code(
     """Return ``picture`` with a QR code on about ``share`` of its area, 0 to 1, at random from line ``below`` on.
 
     The share counts the code's modules without its quiet zone. The note has the exact share, which depends on whole
-    pixels per module. Raises ValueError if a code of that size, turned by ``angle`` degrees and with its quiet zone,
-    does not fit.
+    pixels per module. Raises ValueError if such a code, turned by ``angle`` degrees, does not fit.
     """
     height, width = picture.image.shape[:2]
     modules = qr_modules(text)
@@ -65,8 +64,6 @@ def with_qr_code(
     code = cv2.resize(modules, None, fx=scale, fy=scale, interpolation=cv2.INTER_NEAREST)
     patch, mask = _turned(code, angle)
     room_y, room_x = height - below - patch.shape[0], width - patch.shape[1]
-    if room_x < 0 or room_y < 0:
-        raise ValueError(f"a QR code on {share:.0%} of {width}×{height} pixels, turned by {angle:g}°, does not fit")
     top, left = below + int(rng.integers(room_y + 1)), int(rng.integers(room_x + 1))
     image = picture.image.copy()
     region = image[top : top + patch.shape[0], left : left + patch.shape[1]]

@@ -1,6 +1,7 @@
 """``interleaved serve``: show report, pages and ledgers in the browser, also those of a bucket."""
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -47,10 +48,8 @@ def serve_command(file: str | None, *, port: int | None, as_json: bool) -> int:
         else:
             console().print_line(f"{root} is at {url} for reading; Ctrl-C ends it")
         sys.stdout.flush()  # another process may wait for this line
-        try:
+        with suppress(KeyboardInterrupt):
             server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
     return 0
 
 

@@ -165,7 +165,7 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
     for item, outer in page_objects(filled, (raw.FPDF_PAGEOBJ_IMAGE,), Matrix()):
         image = pdfium.PdfObject(item, page=filled)
         box = object_box(item, outer)
-        if box is not None and box.meets(shown) and min(image.get_px_size()) >= options["min_image_side"]:
+        if box.meets(shown) and min(image.get_px_size()) >= options["min_image_side"]:
             images.append((image, box))
     blocks: list[dict[str, Any]] = []
     contents: list[bytes] = []

@@ -86,14 +86,12 @@ def _walk(
 def object_matrix(item: Any) -> Matrix:
     """Return the map of the object itself."""
     found = raw.FS_MATRIX()
-    if not raw.FPDFPageObj_GetMatrix(item, byref(found)):
-        return Matrix()
+    raw.FPDFPageObj_GetMatrix(item, byref(found))
     return Matrix(found.a, found.b, found.c, found.d, found.e, found.f)
 
 
-def object_box(item: Any, outer: Matrix) -> Box | None:
+def object_box(item: Any, outer: Matrix) -> Box:
     """Return the place of an object on the turned page."""
     sides = [c_float() for _ in range(4)]
-    if not raw.FPDFPageObj_GetBounds(item, *(byref(side) for side in sides)):
-        return None
+    raw.FPDFPageObj_GetBounds(item, *(byref(side) for side in sides))
     return outer.box(Box(*(side.value for side in sides)))

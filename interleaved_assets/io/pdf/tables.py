@@ -42,7 +42,7 @@ def page_rules(page: Any, turn: Matrix) -> Rules:
     upright: list[Box] = []
     for item, outer in page_objects(page, (raw.FPDF_PAGEOBJ_PATH,), turn):
         box = object_box(item, outer)
-        if box is None or max(box.width, box.height) < _SHORTEST:
+        if max(box.width, box.height) < _SHORTEST:
             continue
         if min(box.width, box.height) <= _THIN:
             (level if box.width > box.height else upright).append(box)

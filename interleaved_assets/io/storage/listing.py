@@ -2,11 +2,11 @@
 
 import glob
 import logging
+import os
 import re
 from collections.abc import Iterable, Sequence
 from io import IOBase
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
@@ -170,10 +170,7 @@ def _is_openable(info: dict[str, Any]) -> bool:
     """Return whether ``info`` is not a FIFO, socket or device, nor a link to one."""
     if not info.get("islink"):
         return info["type"] != "other"
-    try:
-        return Path(info["name"]).is_file()
-    except OSError:
-        return False
+    return os.path.isfile(info["name"])  # noqa: PTH113  Path.is_file raises in a folder that may not be searched
 
 
 def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:

@@ -127,9 +127,6 @@ class LocalFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def fileno(self) -> int:
-        return self._descriptor
-
     def close(self) -> None:
         if not self.closed and self._descriptor >= 0:
             os.close(self._descriptor)

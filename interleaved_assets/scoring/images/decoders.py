@@ -93,10 +93,10 @@ def _silent_c_libraries() -> Iterator[None]:
     ``stderr`` is changed, to a stream on the null device. File descriptor 2 is not: Python's ``sys.stderr``, logging,
     its fault handler, child processes, the C++ ``std::cerr`` and the messages of ``malloc`` arrive. The text of a C
     ``assert`` or of ``Py_FatalError`` does not; the process still ends with SIGABRT. Systems where the variable cannot
-    be set (macOS, Windows, musl) are not changed.
+    be set (macOS, musl) are not changed.
     """
-    library = ctypes.CDLL(None) if os.name == "posix" else None
-    if library is None or not hasattr(library, "gnu_get_libc_version"):
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "gnu_get_libc_version"):
         yield
         return
     stderr = ctypes.c_void_p.in_dll(library, "stderr")
