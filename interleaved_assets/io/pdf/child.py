@@ -48,7 +48,7 @@ def main() -> None:
             os._exit(0)
         _, status, used = os.wait4(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        if code == -signal.SIGALRM:
+        if code == -signal.SIGPROF:
             _write({"late": f"took more than reading.pdf.max_seconds {request['max_seconds']:g}"}, [])
         elif code:
             sys.exit(_ended(code, used.ru_maxrss // 1024, request))
@@ -66,11 +66,12 @@ def _parse(request: dict[str, Any]) -> None:
     # a lower limit of the user, as of ulimit -v, cannot be raised
     resource.setrlimit(resource.RLIMIT_AS, (memory if most == resource.RLIM_INFINITY else min(memory, most),) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.setitimer(signal.ITIMER_REAL, max(request["max_seconds"] - request["seconds_used"], 1e-6))  # 0: no limit
+    # processor time, so that no page is lost to a busy machine or a slow disk; 0 is no limit
+    signal.setitimer(signal.ITIMER_PROF, max(request["max_seconds"] - request["seconds_used"], 1e-6))
     for head, contents in _frames(request["path"], request):
-        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)  # the reader may be slow
+        left, _ = signal.setitimer(signal.ITIMER_PROF, 0)  # no frame is cut
         _write(head, contents)
-        signal.setitimer(signal.ITIMER_REAL, max(left, 1e-6))
+        signal.setitimer(signal.ITIMER_PROF, max(left, 1e-6))
 
 
 def _write(head: dict[str, Any], contents: list[bytes]) -> None:

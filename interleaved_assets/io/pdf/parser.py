@@ -31,7 +31,8 @@ class Parser(ParserProcess):
     ) -> Iterator[Frame]:
         """Yield the frames of a file after some pages; the last has ``ended`` or ``late`` if the parser ended early.
 
-        ``seconds_used`` count towards ``max_seconds``, beyond which the parser is ``late``.
+        ``seconds_used`` count towards ``max_seconds``, beyond which the parser is ``late``. They are those that an
+        earlier parser was waited for, because the processor time of one that crashed is not known.
         """
         self._begin()
         self.seconds = 0.0
@@ -81,10 +82,13 @@ def read_frames(path: Path, settings: PdfSettings) -> Generator[Frame, None, Non
             else:
                 return
             seconds += lent.seconds
+        last = min(pages, settings.max_pages)
+        if pages and read >= last:  # nothing was left to read
+            return
         if "late" in head or not pages:
             break
         read += 1
         yield {"page": read, "blocks": [], "error": f"the parser {head['ended']}"}, []
-        if read >= min(pages, settings.max_pages):
+        if read >= last:
             return
     yield {"ended": head.get("ended") or head["late"]}, []

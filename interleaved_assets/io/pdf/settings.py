@@ -20,7 +20,7 @@ class PdfSettings(BaseModel):
     min_image_side: int = Field(default=16, ge=1, le=10_000)
     """Images with a side below this many pixels are left out: rules, bullets and parts of a background. Default 16."""
     max_seconds: float = Field(default=120, gt=0, le=3600)
-    """Seconds that a file may take, without those of a model. Default 120."""
+    """Seconds of processor time that a file may take, without those of a model. Default 120."""
     max_memory: ByteSize = Field(default=ByteSize(2 * 2**30), ge=256 * 2**20, le=2**40)
     """Address space of the process that parses a file. Default 2 GiB (2147483648)."""
     model_url: str | None = Field(default=None, pattern=r"^https?://")

@@ -2,18 +2,26 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from interleaved_assets.io.pdf.parser import Parser
+import pytest
+
+from interleaved_assets.io.pdf.child import Frame
+from interleaved_assets.io.pdf.parser import Parser, read_frames
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.parser_process import close_parsers
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, write_pdf
 
 
-def long(path: Path) -> Path:
+def long(path: Path, pages: int = 60) -> Path:
     """A file whose pages do not fit into a pipe."""
-    write_pdf(path, [text(50, 700, *["words " * 15] * 50)] * 60)
+    write_pdf(path, [text(50, 700, *["words " * 15] * 50)] * pages)
     return path
 
 
@@ -51,6 +59,35 @@ def test_the_reason_of_a_crash_is_told_and_the_next_file_is_read(tmp_path: Path)
     assert last["ended"].endswith("(reading.pdf.max_memory is 2048 MiB)")
     assert lent.has_ended()
     assert len(read(long(tmp_path / "a.pdf"))) > 60
+
+
+@pytest.mark.parametrize("how", ["ended", "late"])
+def test_a_parser_that_ends_after_the_last_page_leaves_nothing_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    path = long(tmp_path / "a.pdf", pages=2)
+    whole, frames = list(read_frames(path, PdfSettings())), Parser.frames
+
+    def ended(*arguments: Any) -> Iterator[Frame]:
+        yield from frames(*arguments)
+        yield {how: "was ended"}, []
+
+    stand_in(monkeypatch, Parser, "frames", ended)
+    assert list(read_frames(path, PdfSettings())) == whole
+
+
+def test_time_that_a_parser_waits_is_not_counted(tmp_path: Path) -> None:
+    """As on a busy machine, the parser runs a tenth of the time."""
+    path = long(tmp_path / "a.pdf", pages=15)
+    with Parser.lent() as lent, ThreadPoolExecutor() as pool:
+        reading = pool.submit(lambda: list(lent.frames(path, PdfSettings(max_seconds=0.6))))
+        while not reading.done():
+            for number, seconds in ((signal.SIGSTOP, 0.018), (signal.SIGCONT, 0.002)):
+                os.killpg(lent._process.pid, number)
+                time.sleep(seconds)
+        pages = [head["page"] for head, _ in reading.result()[1:]]
+    assert lent.seconds > 0.6
+    assert pages == list(range(1, 16))
 
 
 def test_a_lower_limit_of_memory_of_the_user_holds(tmp_path: Path) -> None:
