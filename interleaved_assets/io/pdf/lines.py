@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
@@ -31,7 +30,11 @@ _SPACE: Final = 0.15
 """Distance of two runs of a line from which on a space parts them, as a multiple of their height."""
 _TURNED: Final = str.maketrans("()[]{}", ")(][}{")
 _SENTENCE_END: Final = re.compile(r"[.!?:;\u2026\u3002][\"')\]\u201d\u2019\u00bb]*$")
-_BULLET: Final = re.compile(r"[\u2022\u2023\u25aa\u25a0\u25cf\u25e6\u2219] ?\w")
+BULLETS: Final = (
+    r"[\u2022\u2023\u25aa\u25a0\u25cf\u25e6\u2219\u25cb\u25a1\u27a2\u2713\u2756"
+    r"\uf06c\uf06e\uf076\uf0a7\uf0b7\uf0d8\uf0fc]"  # of Wingdings and Symbol, as office programs draw them
+)
+_BULLET: Final = re.compile(rf"{BULLETS} ?\w")
 _NUMBER: Final = re.compile(r"[\[(]?(\d{1,3})[.)\]] ?\D")
 _SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
 
@@ -207,6 +210,8 @@ def _is_first(group: Sequence[Line], line: Line, following: Sequence[Line], wide
     is_short = last.box.right < reach - _ROOM * height
     is_end = _SENTENCE_END.search(last.text) is not None
     if len(group) > 1 and indent > _INDENTED * height:
+        if _BULLET.match(last.text) or _number(last.text):
+            return last.box.right + _first_word(line) < reach - _ROOM * height
         is_hanging = any(abs(one.box.left - line.box.left) < _FIRST / 2 * height for one in group)
         return is_short or is_end or not is_hanging
     if not after:
@@ -224,11 +229,10 @@ def _joined(group: Sequence[Line]) -> Paragraph:
         own = _number(line.text)
         is_item = _BULLET.match(line.text) is not None or own == number + 1 > 1
         number = own or number
-        is_cut = text.endswith(("-", "\u00ad")) and text[-2:-1].isalpha() and line.text[:1].islower()
         is_row = max(last.cells, line.cells) > 2 or min(last.cells, line.cells) > 1
         is_ended = is_row or is_item or _is_ended(last, line, whole, before)
         parting = "\n" if is_ended else _space_between(text, line.text)
-        text = text[:-1] + line.text if is_cut else f"{text}{parting}{line.text}"
+        text = text[:-1] + line.text if _is_cut(text, line.text) else f"{text}{parting}{line.text}"
     return Paragraph(_with_brackets(text), whole, is_table=group[0].is_table)
 
 
@@ -274,7 +278,15 @@ def _is_closed(text: str) -> bool:
 
 def joined_lines(lines: Sequence[Line]) -> str:
     """Return the lines of a cell as one text."""
-    return reduce(lambda text, line: text + _space_between(text, line.text) + line.text, lines, "").strip()
+    text = ""
+    for line in lines:
+        text = text[:-1] + line.text if _is_cut(text, line.text) else text + _space_between(text, line.text) + line.text
+    return text.strip()
+
+
+def _is_cut(text: str, following: str) -> bool:
+    """Return whether the hyphen at the end of a line parts a word that goes on in the next."""
+    return text.endswith(("-", "\u00ad")) and text[-2:-1].isalpha() and following[:1].islower()
 
 
 def _space_between(text: str, following: str) -> str:

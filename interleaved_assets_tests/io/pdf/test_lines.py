@@ -51,6 +51,20 @@ def test_a_small_indent_begins_a_paragraph_after_the_end_of_one() -> None:
     assert texts(*entries, line("title", 664, left=70)) == ["[1] A name and a title\n[2] Another and a title"]
 
 
+def test_an_item_goes_on_in_a_line_that_is_indented() -> None:
+    items = [line("\u2022 one", 700, width=60), line("\u2022 two goes", 688), line("on", 676, left=70, width=30)]
+    assert texts(*items) == ["\u2022 one\n\u2022 two goes on"]
+    numbered = [line("1. one", 700, width=60), line("2. two has.", 688), line("more", 676, left=70, width=30)]
+    assert texts(*numbered) == ["1. one\n2. two has. more"]
+    # after an item that ends, it begins a paragraph
+    assert texts(*items[:1], line("\u2022 two", 688, width=60), line("A next text", 676, left=70)) == [
+        "\u2022 one\n\u2022 two",
+        "A next text",
+    ]
+    # bullets of Wingdings
+    assert texts(line("\uf0a7 one", 700), line("\uf0a7 two", 688)) == ["\uf0a7 one\n\uf0a7 two"]
+
+
 def test_lines_that_end_although_the_next_word_has_room_stay_lines() -> None:
     items = [line("2 Results", 700, width=60), line("The text of a full line", 688), line("is here.", 676, width=60)]
     assert texts(*items) == ["2 Results\nThe text of a full line is here."]

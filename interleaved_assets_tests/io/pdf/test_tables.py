@@ -70,6 +70,14 @@ def test_texts_that_touch_are_parted_by_the_line_between_them(tmp_path: Path) ->
     assert tables(tmp_path, page)[0][1].splitlines()[2] == "| Long name | Bern |"
 
 
+def test_a_word_that_is_cut_in_a_cell_is_whole(tmp_path: Path) -> None:
+    grid = rules(*((50, y, 350, y) for y in (600, 580, 550)), *((x, 550, x, 600) for x in (50, 150, 350)))
+    page = grid + cells(
+        (54, 585, "Name"), (154, 585, "City"), (54, 567, "Ada Love-"), (54, 554, "lace"), (154, 560, "X-1")
+    )
+    assert tables(tmp_path, page)[0][1].splitlines()[2] == "| Ada Lovelace | X-1 |"
+
+
 def test_axes_and_empty_grids_are_no_tables(tmp_path: Path) -> None:
     axes = rules(
         (50, 540, 350, 540), (50, 540, 50, 600), (50, 600, 60, 600), (350, 535, 350, 545), (150, 535, 150, 545)
