@@ -1,12 +1,13 @@
 """The reading order of the runs of a page, its columns and tables without lines, and the place of its images."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import chain, pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.pdf.lines import Box, Line, Paragraph, joined_line
+from interleaved_assets.io.pdf.lines import BULLETS, Box, Line, Paragraph, joined_line
 
 _GUTTER: Final = 0.7
 """Least width of the space between columns, as a multiple of the height of a line."""
@@ -26,6 +27,13 @@ _FAR: Final = 2.5
 """Distance of two rows from which on they are not of one group, as a multiple of the height of a line."""
 _PITCH: Final = 1.8
 """Distance of the lines of prose, at most, as a multiple of their height; rows of forms are further apart."""
+_LEAST_BOXED: Final = 2
+"""The same of columns that stand in the file one after the other and beside one another, as boxes of text."""
+_CHANGES: Final = 1 / 6
+"""Changes of the column in a file that goes by columns, at most, as a share of the rows; a table has more."""
+_BULLET: Final = re.compile(BULLETS)
+_BULLET_GAP: Final = 4.0
+"""Distance of an item from its bullet, at most, as a multiple of its height."""
 _MOST_LEVELS: Final = 20
 
 
@@ -42,7 +50,28 @@ def reading_order(runs: Sequence[Line]) -> list[Line]:
     after. Everything else is read row by row, and is a table if its rows leave two strips free.
     """
     heights = [run.box.height for run in runs if not run.is_table]
-    return list(_ordered(list(enumerate(runs)), max(median(heights), 1e-6) if heights else 1.0, 0))
+    return list(_ordered(list(enumerate(_with_bullets(runs))), max(median(heights), 1e-6) if heights else 1.0, 0))
+
+
+def _with_bullets(runs: Sequence[Line]) -> list[Line]:
+    """Return the runs with each bullet joined to its item, so that the space between them is none between columns."""
+    found: list[Line] = []
+    for run in runs:
+        if found and run.text[:1].isalnum() and not run.is_table and _is_bullet_of(run, found):
+            found[-1] = joined_line((found[-1], run), run.box.height)._replace(cells=1)
+        else:
+            found.append(run)
+    return found
+
+
+def _is_bullet_of(item: Line, before: Sequence[Line]) -> bool:
+    """Return whether the last run before is a bullet that begins the line of an item."""
+    bullet, widest = before[-1].box, _BULLET_GAP * item.box.height
+    is_bullet = _BULLET.fullmatch(before[-1].text) and item.box.bottom < bullet.middle < item.box.top
+    is_first = len(before) < 2 or not (
+        bullet.bottom < before[-2].box.middle < bullet.top and 0 < bullet.left - before[-2].box.right < widest
+    )
+    return bool(is_bullet and is_first and 0 < item.box.left - bullet.right < widest)
 
 
 _Numbered = list[tuple[int, Line]]
@@ -51,7 +80,7 @@ _Numbered = list[tuple[int, Line]]
 
 def _ordered(runs: _Numbered, height: float, level: int) -> Iterator[Line]:
     for rows, gutters in _groups(_rows(runs), height):
-        found = _columns(rows, gutters, height) if gutters and level < _MOST_LEVELS else None
+        found = _columns_and_numbers(rows, gutters, height) if gutters and level < _MOST_LEVELS else None
         if found is None:
             yield from _row_by_row(rows, height, level)
         else:
@@ -165,6 +194,22 @@ def _by_column(row: _Numbered, gutters: list[_Span]) -> list[_Numbered]:
     return columns
 
 
+def _columns_and_numbers(rows: list[_Numbered], gutters: list[_Span], height: float) -> list[_Numbered] | None:
+    """Return the parts as :func:`_columns`; the first and last row may be a number that stands between columns."""
+    found = _columns(rows, gutters, height)
+    if found is not None or len(gutters) < 2:
+        return found
+    places = [{at for at, part in enumerate(_by_column(row, gutters)) if part} for row in rows]
+    first = len(places[0]) == 1 and not any(places[0] & own for own in places[1:])
+    last = len(places[-1]) == 1 and not any(places[-1] & own for own in places[:-1])
+    inner = rows[first : len(rows) - last]
+    if not inner or len(inner) == len(rows):
+        return None
+    spans = [_Span(run.box.left, run.box.right) for row in inner for _, run in row]
+    found = _columns(inner, _gutters(_joined_spans(spans, height)), height)
+    return None if found is None else [*rows[:first], *found, *rows[len(rows) - last :]]
+
+
 def _columns(rows: list[_Numbered], gutters: list[_Span], height: float) -> list[_Numbered] | None:
     """Return the parts of the rows that are read one after the other, None if the rows are no columns of prose.
 
@@ -178,7 +223,7 @@ def _columns(rows: list[_Numbered], gutters: list[_Span], height: float) -> list
     between = rows[both[0] : both[-1] + 1]
     columns = _by_column([*chain.from_iterable(between)], gutters)
     places = _columns_in_file(columns)
-    is_by_columns = sum(one != other for one, other in pairwise(places)) < len(columns)
+    is_by_columns = sum(one != other for one, other in pairwise(places)) < max(len(columns), _CHANGES * len(both))
     last = max(number for column in columns for number, _ in column)
     is_after = all(_by_column(row, gutters)[-1] == row for row in after) or (
         is_by_columns and all(number > last for row in after for number, _ in row)
@@ -189,7 +234,8 @@ def _columns(rows: list[_Numbered], gutters: list[_Span], height: float) -> list
         between, after = between + after, []
     columns = [column for column in _by_column([*chain.from_iterable(between)], gutters) if column]
     if not all(_is_prose(column, height) for column in columns):
-        is_long = all(len(_rows(column)) >= _LEAST_LINES for column in columns)
+        least = _LEAST_BOXED if len(both) >= _LEAST_BOXED else _LEAST_LINES
+        is_long = all(len(_rows(column)) >= least for column in columns)
         if not (is_long and is_by_columns):
             return None
     return [part for part in ([*chain.from_iterable(before)], *columns, [*chain.from_iterable(after)]) if part]

@@ -107,3 +107,47 @@ def test_a_column_that_no_row_of_the_columns_fills_is_left_out() -> None:
     left, right = column("l", 50, 5), column("r", 320, 5)
     third = line("third", 636, left=560, width=20)
     assert {*order(third, *left, *right)} == {run.text for run in (third, *left, *right)}
+
+
+def test_a_page_number_between_columns_is_no_column() -> None:
+    left, right, number = column("l", 50, 5), column("r", 320, 5), line("1", 640, left=280, width=6)
+    top = number._replace(box=Box(280, 706, 286, 716))
+    expected = [run.text for run in (*left, *right)]
+    assert order(number, *left, *right) == [*expected, "1"]
+    assert order(top, *by_rows(*left, *right)) == ["1", *expected]
+
+
+def test_columns_of_items_are_read_to_their_end() -> None:
+    left, right = (
+        [
+            line(text, 700 - 30 * at, left=place + shift, width=width)
+            for at, item in enumerate((f"{name} one", f"{name} two", f"{name} three"))
+            for text, shift, width in (("\uf0b7", 0, 5), (item, 25, 150))
+        ]
+        for place, name in ((50, "left"), (320, "right"))
+    )
+    expected = [f"\uf0b7 {name} {number}" for name in ("left", "right") for number in ("one", "two", "three")]
+    assert order(*left, *right) == expected
+    assert [found.text for found in paragraphs(reading_order(left))] == expected[:3]
+
+
+def test_signs_in_the_rows_of_a_table_are_no_bullets() -> None:
+    rows = [
+        line(text, 700 - 14 * at, left=left, width=20)
+        for at in range(3)
+        for left, text in ((50, f"a{at}"), (80, "\u25cb"), (110, f"b{at}"), (140, "\u25cb"))
+    ]
+    (table,) = reading_order(rows)
+    assert table.text.splitlines()[0] == "| a0 | \u25cb | b0 | \u25cb |"
+
+
+def test_boxes_of_text_beside_one_another_are_read_one_after_the_other() -> None:
+    left, right = column("l", 50, 2, width=60), column("r", 320, 2, width=60)
+    assert order(*left, *right) == ["l0", "l1", "r0", "r1"]
+    assert order(*by_rows(*left, *right)) == ["l0 r0", "l1 r1"]
+    # one line beside others says nothing
+    assert order(*left, *right[:1], line("foot", 664, left=320, width=60)) == ["l0 r0", "l1", "foot"]
+    # boxes of a column that stands in the file in two parts
+    far, apart = column("l", 50, 14, width=60), column("r", 320, 14, width=60)
+    far[3], apart[5] = far[3]._replace(text="wide"), apart[5]._replace(text="broad")
+    assert order(*far[:7], *apart, *far[7:]) == [run.text for run in (*far, *apart)]
