@@ -69,6 +69,7 @@ def test_commands_take_the_keys_of_shards_that_were_made(words: tuple[str, ...])
         (("inspect", "raw/"), ["file"]),
         (("convert", "raw", "-o", ""), ["dir"]),
         (("trace", "--tar", ""), ["file"]),
+        (("convert", "raw", "--to", "t"), ["tar", "tar.gz", "tgz"]),
     ],
 )
 def test_what_is_offered(words: tuple[str, ...], found: list[str]) -> None:

@@ -193,6 +193,7 @@ def test_only_named_filters_apply_unless_the_section_is_asked_for(
         (["--filter", "min_clip=0.2"], "filter 'clip' needs the score clip_score"),
         (["--on-error", "x"], "'x' is not one of 'error', 'warn', 'drop_row', 'drop_sample'"),
         (["--jobs", "0"], "0 is not in the range"),
+        (["--to", "warc"], "warc cannot be written: --to takes tar, tar.gz, tgz, parquet"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_nothing_is_written(

@@ -5,12 +5,15 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from interleaved_assets.cli import main
 from interleaved_assets_tests.documents import document, good_shard, write_shard
 from interleaved_assets_tests.layouts import foreign_tar
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -192,3 +195,26 @@ def test_inspect_shows_the_first_rows_of_a_long_document(
     assert len(shown) == min(texts + 1, 21)
     assert main(["inspect", "long.tar", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["documents"]["doc"]) == texts + 1
+
+
+def test_scores_that_are_not_there_leave_their_filters_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "interleaved.toml").write_text("[selection]\nmin_clip = 0.2\n")
+    assert main(["score", "a.tar", "s.parquet"]) == 0
+    assert main(["select", "a.tar", "s.parquet", "b.tar"]) == 0
+    assert capsys.readouterr().err == "filters that need other scores and are not applied: clip\n"
+
+
+@pytest.mark.torch
+def test_scores_of_clip_are_measured_if_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = ROOT / "data/models"
+    (folder / "interleaved.toml").write_text(
+        f'[clip]\nmodel = "scenes-clip"\nmodel_config_path = "{models}/scenes-clip.json"\n'
+        f'pretrained = "{models}/scenes-clip.safetensors"\nallow_demo_model = true\n'
+    )
+    assert main(["score", "a.tar", "s.parquet", "--clip"]) == 0
+    scores = pq.read_table(folder / "s.parquet")
+    assert pc.all(scores["clip_score"].is_valid()).as_py()
+    least = pc.max(scores["clip_score"]).as_py()
+    assert main(["select", "a.tar", "s.parquet", "b.parquet", "--filter", f"min_clip={least}", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert facts["dropped"] == {"clip_below": scores.num_rows - 1}

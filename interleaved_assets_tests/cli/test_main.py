@@ -129,3 +129,16 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for name in interleaved.commands:
         assert f"  {name} " in printed
+
+
+def test_a_recipe_in_force_differs_in_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "interleaved.toml"
+    file.write_text('recipe = "obelics"\n[storage]\nraw_root = "raw"\n')
+    assert main(["--settings", str(file), "recipe", "diff", "obelics"]) == 0
+    assert capsys.readouterr().out == "every value of the recipe obelics is in force\n"
+
+
+def test_forget_takes_keys_or_all(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["a", "--vanished"]):
+        assert main(["forget", *arguments]) == 2
+        assert "forget takes either keys of shards or --vanished; see interleaved forget" in capsys.readouterr().err

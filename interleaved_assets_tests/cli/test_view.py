@@ -102,6 +102,9 @@ def test_no_project_and_no_shard(here: Path, capsys: pytest.CaptureFixture[str])
     assert "text.tar is not a tar" in capsys.readouterr().err
     assert main(["view", "some/key"]) == 2
     assert "no settings file" in capsys.readouterr().err
+    for name in ("gone.tar", "memory://gone"):
+        assert main(["view", name]) == 2
+        assert f"cannot read {name}: " in capsys.readouterr().err
 
 
 def test_a_page_does_not_replace_the_shard(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

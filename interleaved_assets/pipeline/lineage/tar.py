@@ -70,10 +70,7 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
     def content(kind: str) -> str:
         return content_version(uri, "", options, like=f"{kind}:")
 
-    try:
-        present = content(_XXH3)
-    except ValueError as error:  # s3fs raises this for a bucket without an object name
-        raise StorageError(f"cannot read {uri}: {error}. Name a tar.") from error
+    present = content(_XXH3)
     place = tar_at(uri, settings.storage) or _tar_with(content, settings.storage)
     records = {} if place is None else read_records(settings.storage.shard(place.key), _stages_up_to(place, settings))
     if place is None or place.stage not in records:

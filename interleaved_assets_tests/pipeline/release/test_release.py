@@ -30,7 +30,7 @@ from interleaved_assets_tests.documents import blurred_image, document, good_sha
 from interleaved_assets_tests.pipeline.damage import accept_outputs
 from interleaved_assets_tests.projects import take_all
 from interleaved_assets_tests.s3 import S3Server
-from interleaved_assets_tests.system_calls import failing
+from interleaved_assets_tests.system_calls import failing, system_calls
 
 
 def second_shard(settings: Settings, folder: Path) -> None:
@@ -216,6 +216,8 @@ def test_a_changed_a_missing_and_an_additional_tar_are_found(settings: Settings,
         ("sha256", f"{tars}/web/a.tar"),
         ("unexpected", f"{tars}/more.tar"),
     ]
+    with failing("open", "web/a.tar", PermissionError(errno.EACCES, "Permission denied")):
+        assert findings(at)[1] == ("unreadable", f"{tars}/web/a.tar")
     (tars / "web/a.tar").write_bytes(content + b"\0")
     (tmp_path / "copy/wids.json").write_text("{}")
     assert [code for code, _ in findings(at)] == ["missing", "size", "sha256", "unexpected"]
@@ -469,3 +471,34 @@ def test_a_manifest_from_before_duplicates_were_named_is_sound(settings: Setting
     del content["duplicates"]
     at.write_text(json.dumps(content))
     assert read_manifest(str(at)).is_sound
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_tar_that_a_run_replaces_while_it_is_copied_is_not_released(
+    settings: Settings, tmp_path: Path, is_linked: bool
+) -> None:
+    tar, copied = tmp_path / "out/tars/web/a.tar", tmp_path / "copy/tars/web/a.tar"
+
+    def replace(event: str, path: str) -> None:
+        if event == "os.link" and path == str(copied):
+            other = tar.with_name("other")
+            other.write_bytes(tar.read_bytes()[:-512] + bytes(511) + b"x")
+            other.replace(tar)
+            if not is_linked:
+                raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    with (
+        system_calls(replace),
+        pytest.raises(ShardError, match=r"shard web/a: .*/web/a\.tar is not what its record says"),
+    ):
+        make_release("v1", settings, to=str(tmp_path / "copy"))
+    assert not copied.exists()
+    assert not (tmp_path / "copy/manifest.json").exists()
+
+
+def test_shards_that_are_left_out_are_named(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good_shard(tmp_path / "raw/web/new.tar", seed=3)
+    assert main(["--settings", str(tmp_path / "interleaved.toml"), "release", "v1", "--incomplete"]) == 0
+    assert "left out: web/new: " in capsys.readouterr().out
