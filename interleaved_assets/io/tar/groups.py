@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from interleaved_assets.io.archive.source import TarSource
@@ -34,22 +35,25 @@ class MemberGroup:
 def detected_layout(source: TarSource, layout: ShardLayout) -> ShardLayout:
     """Return the layout of a tar: ``images`` if images have names of their own and no JSON beside them has lists.
 
-    The first :data:`_SEEN` JSON members tell. A tar that shows neither, such as MMC4's, is taken for ``interleaved``,
-    and fails as one.
+    The first :data:`_SEEN` JSON members that can be parsed tell. A tar that shows neither, such as MMC4's, is taken for
+    ``interleaved``, and fails as one.
     """
     groups = find_groups([plain_name(member.name) for member in source.index.members], replace(layout, layout="images"))
-    jsons = [group.json for group in groups if group.json is not None][:_SEEN]
-    is_images = any(group.images for group in groups) and not any(_has_list(source, number) for number in jsons)
+    jsons = [group.json for group in groups if group.json is not None]
+    told = [*islice((has for number in jsons if (has := _has_list(source, number)) is not None), _SEEN)]
+    is_images = any(group.images for group in groups) and not any(told) and bool(told or not jsons)
     return replace(layout, layout="images" if is_images else "interleaved")
 
 
-def _has_list(source: TarSource, number: int) -> bool:
-    """Return whether a JSON has a list with a text or an object, or is no object at all."""
+def _has_list(source: TarSource, number: int) -> bool | None:
+    """Return whether a JSON has a list with a text or an object, or is no object at all; None if it is damaged."""
     member = source.index.members[number]
-    try:
-        body = json.loads(bytes(source.range(member.offset, min(member.size, _SEEN_BYTES))))
-    except (ValueError, RecursionError):
+    if member.size > _SEEN_BYTES:
         return True
+    try:
+        body = json.loads(bytes(source.range(member.offset, member.size)))
+    except (ValueError, RecursionError):
+        return None
     lists = (value for value in body.values() if isinstance(value, list)) if isinstance(body, dict) else iter([[""]])
     return any(isinstance(entry, str | dict) for value in lists for entry in value)
 

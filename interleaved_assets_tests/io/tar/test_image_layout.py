@@ -272,6 +272,20 @@ def test_the_members_of_a_tar_tell_its_layout(name: str, images: bool, tmp_path:
     assert found == as_set
 
 
+def test_a_damaged_json_does_not_tell_the_layout(tmp_path: Path) -> None:
+    uri = write_tar(tmp_path / "a.tar", ("a.png", PNG), ("a.json", b"{"), ("b.png", PNG), ("b.json", {"x": 1}))
+    (rows,) = read_tar_shard(uri, layout=ShardLayout(layout="detected"))
+    found = [(row["sample_id"], row["modality"], row["materialize_error"]) for row in rows.to_pylist()]
+    assert [(sample, modality) for sample, modality, error in found if error is None] == [
+        ("a", "image"), ("b", "metadata"), ("b", "image"),
+    ]  # fmt: skip
+    assert found[0][2].startswith("invalid_json: ")
+    uri = write_tar(tmp_path / "b.tar", ("a.0.png", PNG), ("a.json", b"{"))
+    for layout in ("detected", "interleaved"):
+        (rows,) = read_tar_shard(uri, layout=ShardLayout(layout=layout))
+        assert rows["modality"].to_pylist() == ["metadata"]
+
+
 def test_both_layouts_are_read_with_one_setting(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(foreign_tar("img2dataset"))
     body = {"texts": ["a text", None], "images": [None, "d.0.png"]}
