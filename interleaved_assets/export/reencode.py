@@ -20,8 +20,6 @@ from interleaved_assets.scoring.images.size import (
 
 _GREY: Final = ("1", "L", "LA", "La")
 _WITH_ALPHA: Final = ("LA", "PA", "RGBA")
-_MULTIPLIED: Final = {"La": "LA", "RGBa": "RGBA"}
-"""Modes whose colours are multiplied by alpha, with the modes whose colours are not."""
 
 
 class Jpeg(NamedTuple):
@@ -78,8 +76,8 @@ def _plain(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F"):
         return _stretched(np.asarray(image, np.float64))
     target = "L" if image.mode in _GREY else "RGB"
-    if image.mode in _MULTIPLIED:
-        image = image.convert(_MULTIPLIED[image.mode])
+    if image.mode == "La":  # grey that is multiplied by alpha; Pillow opens colours as RGBA
+        image = image.convert("LA")
     if image.mode not in _WITH_ALPHA and not image.has_transparency_data:
         return image.convert(target)
     shown = image.convert("RGBA")

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+import tifffile
 from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin
 
@@ -67,6 +68,16 @@ def test_a_file_of_every_mode(mode: str, kind: str, target: str) -> None:
         assert (jpeg.format, jpeg.mode, jpeg.size) == ("JPEG", target, (32, 16))
         assert_halves(jpeg, mode)
     assert (found.width, found.height) == (32, 16)
+
+
+def test_grey_that_is_multiplied_by_alpha_is_divided_by_it() -> None:
+    file = io.BytesIO()
+    half = np.full((16, 16), 128, np.uint8)
+    tifffile.imwrite(file, np.dstack([half // 2, half]), photometric="minisblack", extrasamples=["assocalpha"])
+    with Image.open(file) as image:
+        assert image.mode == "La"
+    with Image.open(io.BytesIO(as_jpeg(file.getvalue()).content)) as jpeg:
+        assert np.asarray(jpeg) == pytest.approx(127 * 0.5 + 255 * 0.5, abs=2)
 
 
 @pytest.mark.parametrize(("mode", "clear"), [("RGBA", (10, 20, 30, 0)), ("LA", (10, 0)), ("P", None)])
