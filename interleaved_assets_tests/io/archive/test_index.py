@@ -85,10 +85,10 @@ def test_folders_and_devices_are_no_members_and_links_stand_for_theirs() -> None
     ]
 
 
-def linked(*entries: tuple[str, bytes | tuple[bytes, str]]) -> bytes:
+def linked(*entries: tuple[str, bytes | tuple[bytes, str]], tar_format: int = tarfile.PAX_FORMAT) -> bytes:
     """A tar of files, and of links, whose kind and target stand for their content."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
+    with tarfile.open(fileobj=buffer, mode="w", format=tar_format) as tar:
         for name, content in entries:
             info = tarfile.TarInfo(name)
             if isinstance(content, tuple):
@@ -111,6 +111,13 @@ def test_symbolic_links_may_stand_before_their_members_and_lead_to_other_links()
     assert contents(data) == expected
     assert [content for _, content in expected] == [b"png"] * 5 + [b"z"]
     assert index_of(data).notes == []
+
+
+@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["gnu", "pax"])
+def test_targets_of_links_may_be_long(tar_format: int) -> None:
+    name = f"{'x' * 300}.png"
+    data = linked((name, b"png"), ("soft.png", (tarfile.SYMTYPE, name)), tar_format=tar_format)
+    assert contents(data) == [(name, b"png"), ("soft.png", b"png")]
 
 
 def test_links_lead_to_members_whose_names_begin_with_a_dot_and_a_slash() -> None:
@@ -339,6 +346,21 @@ def test_compressed_data_that_end_before_the_first_byte_are_not_called_empty(
     expected = r"a\.tar: the compressed data end in the middle, after 0 bytes of tar\. Fetch or write it again\."
     with pytest.raises(ShardError, match=expected), open_tar(str(tmp_path / "a.tar")):
         pass
+
+
+@pytest.mark.parametrize(("pack_whole", "error"), [(gzip.compress, "Error -3"), (lzma.compress, "Corrupt input data")])
+def test_damage_in_the_middle_leaves_what_is_in_front_of_it(
+    tmp_path: Path, pack_whole: Callable[[bytes], bytes], error: str
+) -> None:
+    noise = random.Random(0).randbytes(4_000_000)
+    packed = bytearray(pack_whole(pack([("a.json", b"{}"), ("b.png", noise)])))
+    packed[len(packed) // 2 : len(packed) // 2 + 100_000] = b"\xff" * 100_000
+    (tmp_path / "a.tar").write_bytes(packed)
+    with open_tar(str(tmp_path / "a.tar")) as tar:
+        assert 1_000_000 < tar.size < 3_000_000
+        assert str(tar.index.damage).startswith(
+            f"the compressed data are damaged after {tar.size} bytes of tar: {error}"
+        )
 
 
 def test_damaged_bzip2_is_damage_and_not_a_full_disk(tmp_path: Path) -> None:

@@ -265,3 +265,13 @@ def test_a_decimal_with_a_scale_below_0_is_refused_by_name(tmp_path: Path, dtype
     ):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_texts_that_are_stored_with_the_prefix_of_the_one_before(tmp_path: Path) -> None:
+    table = rows_table(
+        [{"sample_id": f"s{number // 2}", "text_content": f"the same start {number}"} for number in range(900)]
+    )
+    columns = dict.fromkeys(("sample_id", "text_content"), "DELTA_BYTE_ARRAY")
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, column_encoding=columns)
+    found = pa.concat_tables(read_parquet_shard(str(tmp_path / "a.parquet"), max_batch_bytes=10_000))
+    assert found["text_content"].to_pylist() == table["text_content"].to_pylist()

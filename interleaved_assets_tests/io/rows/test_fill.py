@@ -223,6 +223,11 @@ def test_a_locator_that_says_nothing(raw: Path, ref: str | None, error: str) -> 
         (("{raw}/s.tar", "c.png"), "missing_member: c.png is not in {raw}/s.tar"),
         (("{raw}/s.tar", "folder"), "missing_member: folder is not in {raw}/s.tar"),
         (("{raw}/plain.jpg", "a.png"), "unreadable_source: {raw}/plain.jpg is not a tar: "),
+        (("{raw}/s.tar", None, None, None, None, "3"), "invalid_source_ref: {raw}/s.tar: tar has no parts"),
+        (
+            ("{raw}/none.parquet", None, None, None, None, "0:jpg"),
+            "unreadable_source: cannot read {raw}/none.parquet: ",
+        ),
         (("{raw}/cut.tar", "folder/b.png"), "unreadable_source: {raw}/cut.tar is not a sound tar: "),
         (("{raw}/cut.tar.gz", "d.tiff"), "short_read: d.tiff of {raw}/cut.tar.gz: "),
         (("{raw}/many.tiff", None, None, None, 3), "frame_out_of_range: frame 3 of a TIFF with 3"),
@@ -482,3 +487,26 @@ def test_a_sample_is_filled_up_to_its_limit(raw: Path) -> None:
         errors
         == ["sample_too_large: with 1000 bytes more the rows of the sample exceed 2000; raise max_sample_bytes"] * 2
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("nope://b/x.jpg", "cannot reach nope://b/x.jpg: Protocol not known"),
+        ("sftp://b/x.jpg", "cannot reach sftp://b/x.jpg: "),
+    ],
+)
+def test_a_place_that_no_client_reaches_is_an_error_of_its_row(raw: Path, path: str, error: str) -> None:
+    refs = [build_source_ref(path, None, 0, 3), build_source_ref(f"{raw}/plain.jpg")]
+    found, errors = fill(refs, raw, allowed_roots=[str(raw), path.rpartition("/")[0]])
+    assert found == [None, b"a whole file"]
+    assert errors[0].startswith(f"unreadable_source: {error}")
+
+
+def test_ranges_of_a_bucket_that_are_empty_or_over_the_limit(s3_server: S3Server, bucket: str) -> None:
+    s3_server.fs.pipe_file(f"{bucket}/a.jpg", b"0123456789")
+    refs = [build_source_ref(f"{bucket}/a.jpg", None, 2, size) for size in (0, 3, 4)]
+    options = {"storage_options": s3_server.storage_options, "limits": TarLimits(max_member_bytes=3)}
+    assert fill(refs, bucket, **options) == (
+        [b"", b"234", None], [None, None, f"member_too_large: {bucket}/a.jpg: 4 bytes, over 3"],
+    )  # fmt: skip

@@ -15,6 +15,7 @@ import webdataset
 from interleaved_assets.io import read_shard, write_shard
 from interleaved_assets.io.formats.format import register_format
 from interleaved_assets.io.formats.registry import PARQUET
+from interleaved_assets.io.warc.settings import WarcSettings
 from interleaved_assets.model.errors import OptionError, SettingsError, ShardError, StorageError, UnsupportedModality
 from interleaved_assets.model.source_ref import parse_source_ref
 from interleaved_assets.pipeline.raw.listing import list_raw_files, list_raw_shards
@@ -158,6 +159,10 @@ def test_a_format_whose_name_or_ending_is_taken_is_refused() -> None:
         register_format(PARQUET)
     with pytest.raises(OptionError, match="'own' has the name or an ending of the format 'parquet'"):
         register_format(replace(PARQUET, name="own"))
+    with pytest.raises(OptionError, match="'own' has a section or settings: it needs both or none"):
+        register_format(replace(PARQUET, name="own", endings=(".own",), section="own", settings=None))
+    with pytest.raises(OptionError, match="'own' has the section 'pdf' of another format, and other settings"):
+        register_format(replace(PARQUET, name="own", endings=(".own",), section="pdf", settings=WarcSettings))
 
 
 @pytest.mark.parametrize("endings", [".txt", (".TXT",), ("txt",), ("",)])

@@ -1,5 +1,6 @@
 """A raw shard whose images rows name, replaced, cut or exchanged at any moment: other bytes are never published."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -38,7 +39,7 @@ from interleaved_assets_tests.documents import (
 )
 from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.s3 import S3Server
-from interleaved_assets_tests.system_calls import system_calls
+from interleaved_assets_tests.system_calls import failing, system_calls
 
 BY_REFERENCE = 'image_bytes = "referenced"\n'
 EXPORT = "[export]\nenabled = true\n"
@@ -218,6 +219,17 @@ def test_the_library_does_not_take_other_bytes(
     (error,) = errors_of(table, tmp_path)
     assert error.startswith("source_changed: ")
     assert error.endswith("raw/a.tar is not the raw shard that the rows were made from: it was replaced")
+
+
+def test_the_library_says_that_a_raw_shard_cannot_be_read(settings: Settings, tmp_path: Path) -> None:
+    through(settings, "normalized")
+    table, raw = rows_of(settings, "normalized"), tmp_path / "raw/a.tar"
+    with failing("open", "raw/a.tar", PermissionError(errno.EACCES, "Permission denied")):
+        (error,) = errors_of(table, tmp_path)
+        assert error.startswith(f"unreadable_source: cannot read {raw}: Permission denied")
+    raw.unlink()
+    (error,) = errors_of(table, tmp_path)
+    assert error.startswith(f"unreadable_source: cannot read {raw}: No such file")
 
 
 def test_a_touched_raw_shard_is_hashed_and_read(settings: Settings, tmp_path: Path) -> None:
