@@ -27,6 +27,8 @@ _HIGHEST_ROW: Final = 144.0
 """Height of a row of a table without outer sides, at most; a higher one is text in columns with lines between them."""
 _FILLED: Final = 0.4
 """Share of the cells that have text, at least; a grid with fewer is a drawing or a form."""
+_LEAST_LEVEL: Final = 3
+"""Rows between which there is no line, at least."""
 
 
 class Rules(NamedTuple):
@@ -174,6 +176,21 @@ def _distinct(places: list[float]) -> list[float]:
     return found
 
 
+def _level_rows(cells: Sequence[Sequence[Line]]) -> list[Sequence[Sequence[Line]]]:
+    """Return the cells of a row as rows without lines between them, if their lines stand beside one another.
+
+    Those of a few cells of prose do so, too, but not many lines of many columns.
+    """
+    filled = [lines for lines in cells if lines]
+    count = len(filled[0]) if len(filled) > 1 else 0
+    if count < _LEAST_LEVEL or count * len(filled) < _LEAST_LEVEL**2 or any(len(lines) != count for lines in filled):
+        return [cells]
+    rows = zip(*filled, strict=True)
+    if any(abs(one.box.middle - line.box.middle) > one.box.height / 3 for one, *others in rows for line in others):
+        return [cells]
+    return [[lines[at : at + 1] for lines in cells] for at in range(count)]
+
+
 class _Grid(NamedTuple):
     rows: list[float]
     """Heights of the level lines from the top to the bottom."""
@@ -196,10 +213,10 @@ class _Grid(NamedTuple):
             cells[first[row, column]].append(run)
         if len(cells) < _FILLED * len(set(first.values())) or len({row for row, _ in cells}) < 2:
             return None
-        texts = [
-            [joined_lines(reading_order(cells.get((row, column), ()))) for column in self._places()]
-            for row in range(len(self.rows) - 1)
-        ]
+        texts: list[list[str]] = []
+        for row in range(len(self.rows) - 1):
+            lines = [reading_order(cells.get((row, column), ())) for column in self._places()]
+            texts += [list(map(joined_lines, one)) for one in _level_rows(lines)]
         return Line(as_markdown(texts), self.box, is_table=True)
 
     def _places(self) -> range:

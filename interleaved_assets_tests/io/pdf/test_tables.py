@@ -78,6 +78,17 @@ def test_a_word_that_is_cut_in_a_cell_is_whole(tmp_path: Path) -> None:
     assert tables(tmp_path, page)[0][1].splitlines()[2] == "| Ada Lovelace | X-1 |"
 
 
+def test_rows_without_lines_between_them_are_rows(tmp_path: Path) -> None:
+    grid = rules(*((50, y, 350, y) for y in (600, 580, 510)), *((x, 510, x, 600) for x in (50, 150, 250, 350)))
+    head = cells((54, 585, "Year"), (154, 585, "In"), (254, 585, "Out"))
+    sums = [(54 + 100 * column, 564 - 14 * row, f"{column}{row}") for row in range(4) for column in range(3)]
+    rows = ["| Year | In | Out |", "| --- | --- | --- |", *(f"| 0{row} | 1{row} | 2{row} |" for row in range(4))]
+    assert tables(tmp_path, grid + head + cells(*sums)) == [("table", "\n".join(rows))]
+    # lines of cells that are no rows
+    assert tables(tmp_path, grid + head + cells(*sums[:-1]))[0][1].splitlines()[2].startswith("| 00 01 02 03 |")
+    assert tables(tmp_path, grid + head + cells(*sums[::3]))[0][1].splitlines()[2] == "| 00 01 02 03 |  |  |"
+
+
 def test_axes_and_empty_grids_are_no_tables(tmp_path: Path) -> None:
     axes = rules(
         (50, 540, 350, 540), (50, 540, 50, 600), (50, 600, 60, 600), (350, 535, 350, 545), (150, 535, 150, 545)
