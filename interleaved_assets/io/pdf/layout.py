@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.pdf.lines import BULLETS, Box, Line, Paragraph, joined_line
+from interleaved_assets.io.pdf.lines import BULLETS, ITEM, Box, Line, Paragraph, joined_line
 
 _GUTTER: Final = 0.7
 """Least width of the space between columns, as a multiple of the height of a line."""
@@ -32,6 +32,7 @@ _LEAST_BOXED: Final = 2
 _CHANGES: Final = 1 / 6
 """Changes of the column in a file that goes by columns, at most, as a share of the rows; a table has more."""
 _BULLET: Final = re.compile(BULLETS)
+_ITEM: Final = re.compile(ITEM)
 _BULLET_GAP: Final = 4.0
 """Distance of an item from its bullet, at most, as a multiple of its height."""
 _MOST_LEVELS: Final = 20
@@ -57,7 +58,7 @@ def _with_bullets(runs: Sequence[Line]) -> list[Line]:
     """Return the runs with each bullet joined to its item, so that the space between them is none between columns."""
     found: list[Line] = []
     for run in runs:
-        if found and run.text[:1].isalnum() and not run.is_table and _is_bullet_of(run, found):
+        if found and _ITEM.match(run.text) and not run.is_table and _is_bullet_of(run, found):
             found[-1] = joined_line((found[-1], run), run.box.height)._replace(cells=1)
         else:
             found.append(run)

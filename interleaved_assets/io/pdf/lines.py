@@ -34,7 +34,9 @@ BULLETS: Final = (
     r"[\u2022\u2023\u25aa\u25a0\u25cf\u25e6\u2219\u25cb\u25a1\u27a2\u2713\u2756"
     r"\uf06c\uf06e\uf076\uf0a7\uf0b7\uf0d8\uf0fc]"  # of Wingdings and Symbol, as office programs draw them
 )
-_BULLET: Final = re.compile(rf"{BULLETS} ?\w")
+ITEM: Final = r"[\w(\[\"'\u2018\u201c\u00ab]"
+"""How the text of an item begins."""
+_BULLET: Final = re.compile(rf"{BULLETS} ?{ITEM}")
 _NUMBER: Final = re.compile(r"[\[(]?(\d{1,3})[.)\]] ?\D")
 _SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
 

@@ -61,6 +61,7 @@ def test_an_item_goes_on_in_a_line_that_is_indented() -> None:
         "\u2022 one\n\u2022 two",
         "A next text",
     ]
+    assert texts(line("\u25aa one", 700), line("\u25aa (two)", 688)) == ["\u25aa one\n\u25aa (two)"]
     # bullets of Wingdings
     assert texts(line("\uf0a7 one", 700), line("\uf0a7 two", 688)) == ["\uf0a7 one\n\uf0a7 two"]
 
