@@ -292,6 +292,7 @@ NEEDLESS = (
     *(name for name in OTHERS if name != "rich"),
     *("dagster", "sqlalchemy", "alembic", "webdataset"),
     *("fastwarc", "selectolax", "pypdfium2", "fasttext", "charset_normalizer"),
+    "PIL.FitsImagePlugin",  # as all formats of Pillow that no image here has
 )
 
 

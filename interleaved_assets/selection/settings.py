@@ -65,12 +65,18 @@ _IN: Final[dict[str, Any]] = {
 }
 
 
-class TextBounds(create_model("_Limits", __base__=_Limits, **_IN)):  # type: ignore[misc]  # made of a field by its name
+# without docstrings, as in with_bounds
+_TextBounds = create_model("_Limits", __base__=_Limits, __cls_kwargs__={"use_attribute_docstrings": False}, **_IN)
+
+
+class TextBounds(_TextBounds):  # type: ignore[misc, valid-type]  # made of a field by its name
     """Bounds of a score of documents or texts: min and max of a number, in and not_in of a string, all inclusive."""
 
 
 class OwnBounds(TextBounds):
     """Bounds of a user's filter, both inclusive unless the filter was registered with an open maximum."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     field: str | None = None
     """Field of the documents whose value is compared, by its path, such as stats.duplicates; a document outside of the
