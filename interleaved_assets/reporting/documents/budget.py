@@ -60,10 +60,9 @@ def _size(document: ShownDocument) -> float:
 def _item_size(item: ShownRow) -> float:
     """Return an upper estimate of the bytes of HTML of a row."""
     size: float = _ROW_BYTES + _SCORE_BYTES * len(item.scores) + (_IMAGE_BYTES if item.modality == "image" else 0)
-    text = item.text or ""
-    size += escaped_bytes(text) + _BLOCK_BYTES * text.count("\n")
+    size += item.text_bytes + _BLOCK_BYTES * (item.text or "").count("\n")
     size += len(item.picture or b"") * 4 / 3
-    size += sum(escaped_bytes(said[:300]) for said in (item.name, item.error or "", item.nearest or "", *item.changes))
+    size += sum(escaped_bytes(said[:300]) for said in (item.name, item.error, item.nearest, *item.changes) if said)
     return size + (_DROP_BYTES + escaped_bytes(item.drop.detail[:300]) if item.drop else 0)
 
 
@@ -79,13 +78,13 @@ def _with_smaller_pictures(documents: Sequence[ShownDocument], side: int) -> lis
 
 
 def _with_shorter_texts(documents: Sequence[ShownDocument], limit: float) -> list[ShownDocument]:
-    sizes = [escaped_bytes(item.text) for document in documents for item in document.items if item.text]
+    sizes = [item.text_bytes for document in documents for item in document.items if item.text]
     cap = fair_cap(sizes, limit)
 
     def shorter(item: ShownRow) -> ShownRow:
-        if not item.text or (size := escaped_bytes(item.text)) <= cap:
+        if not item.text or item.text_bytes <= cap:
             return item
-        length = max(SHORTEST_TEXT, int(len(item.text) * cap / size))
+        length = max(SHORTEST_TEXT, int(len(item.text) * cap / item.text_bytes))
         return replace(item, text=item.text[:length], cut=len(item.text) if length < len(item.text) else 0)
 
     return _changed(documents, shorter)

@@ -9,6 +9,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from interleaved_assets.pipeline.lineage.contents import RowKey, row_keys
 from interleaved_assets.pipeline.lineage.images import image_name
 from interleaved_assets.reporting.figures.facts import ImageKey, image_keys
 from interleaved_assets.reporting.figures.measures import CLIP_TEXT, SIZE_COLUMNS, Measure
+from interleaved_assets.reporting.wording.prose import escaped_bytes
 from interleaved_assets.rewriting.changes import CHANGED, change_text
 from interleaved_assets.scoring.protocol.filter import sign_of_kept
 from interleaved_assets.scoring.protocol.values import Values
@@ -89,6 +91,11 @@ class ShownRow:
     drop: Drop | None = None
     error: str | None = None
     changes: tuple[str, ...] = ()
+
+    @cached_property
+    def text_bytes(self) -> int:
+        """Bytes that the text takes in the page; kept, since fitting a page adds up its rows up to seven times."""
+        return escaped_bytes(self.text or "")
 
 
 @dataclass(frozen=True)
