@@ -17,11 +17,12 @@ def measured(value: float, *thresholds: float | None, digits: int = 3) -> str:
     99.96 is ``99.96`` beside a threshold of 100, and ``100`` beside one of 150.
     """
     bounds = [threshold for threshold in thresholds if threshold is not None]
-    for more in range(digits, 17):
-        shown = score(value, more)
-        if all(_side(float(shown.replace(",", "")), limit) == _side(value, limit) for limit in bounds):
-            return shown
-    return score(value, 17)
+    shown = (score(value, more) for more in count(digits))  # 17 digits are exact
+    return next(
+        text
+        for text in shown
+        if all(_side(float(text.replace(",", "")), limit) == _side(value, limit) for limit in bounds)
+    )
 
 
 def bound(value: float) -> str:

@@ -305,6 +305,9 @@ def test_an_output_without_its_record_is_replaced_if_asked_for(
     assert main(command) == 2
     assert "is not one that an earlier conversion wrote" in capsys.readouterr().err
     assert main([*command, "--overwrite"]) == main(command) == 0
+    (folder / "out/_interleaved/records/a.json").write_text("{")
+    assert main(command) == 2
+    assert main([*command, "--overwrite"]) == main(command) == 0
 
 
 def test_no_rows_are_written_without_their_ledger(folder: Path) -> None:

@@ -84,3 +84,16 @@ def test_without_shards_there_is_no_report(
         "images need storage.bundles\n"
     )
     assert not (tmp_path / "other").exists()
+
+
+def test_a_raw_root_that_cannot_be_listed_is_told(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw").rename(tmp_path / "other")
+    (tmp_path / "raw").touch()
+    assert main([*curated, "report"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("2 shards: ")
+    assert "raw shards cannot be recognized: raw root" in printed.err
+    assert main([*curated, "release", "v1", "--incomplete"]) == 2
+    assert "no release without a look at the raw shards: raw root" in capsys.readouterr().err

@@ -104,6 +104,15 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
             r"model_url: Input should be a URL such as http://host:port, got a string ",
         ),
         ("run = 5\n", r"run: Input should be a table, got 5 "),
+        ("reading = 5\n", r"reading: Input should be a table, got 5 "),
+        (
+            "[selection]\ndocument.language = {min = 1}\n",
+            r"document\.language: it is a string, which in and not_in compare, not min and max",
+        ),
+        (
+            '[selection]\nown.qr = {field = "x", max = 1}\n',
+            r"own: qr has settings of its own, such as .*max_qr_area_ratio",
+        ),
         ("[run\n", r"interleaved\.toml is not valid TOML"),
     ],
 )
@@ -116,6 +125,15 @@ def test_a_misspelt_variable_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     file = write(tmp_path, "")
     monkeypatch.setenv("INTERLEAVED_STORAGE__RAW_ROOTS", "x")
     with pytest.raises(SettingsError, match="INTERLEAVED_STORAGE__RAW_ROOTS: no such setting"):
+        load_settings(file)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    file = write(tmp_path, "")
+    with pytest.raises(SettingsError, match=r"interleaved\.toml/x cannot be read: Not a directory"):
+        load_settings(file / "x")
+    file.write_bytes(b"[storage]\nraw_root = '\xff'\n")
+    with pytest.raises(SettingsError, match=r"interleaved\.toml is not valid TOML: 'utf-8' codec can't decode"):
         load_settings(file)
 
 

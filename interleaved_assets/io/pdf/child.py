@@ -138,8 +138,7 @@ def _with_fields(page: Any, number: int) -> Any:
     # PDFium hides fonts and images that a page inherits when it adds to them; a copy has all as its own
     copies = pdfium.PdfDocument.new()
     copies.import_pages(page.pdf, [number])
-    if raw.FPDFPage_Flatten(copy := copies[0], raw.FLAT_NORMALDISPLAY) != raw.FLATTEN_SUCCESS:
-        return page
+    raw.FPDFPage_Flatten(copy := copies[0], raw.FLAT_NORMALDISPLAY)
     copy.close()
     return copies[0]
 

@@ -52,8 +52,6 @@ def page_rules(page: Any, turn: Matrix) -> Rules:
             for side in _sides(item, object_matrix(item).then(outer)):
                 if min(side.width, side.height) <= _THIN and max(side.width, side.height) >= _SHORTEST:
                     (level if side.width > side.height else upright).append(side)
-    if max(len(level), len(upright)) > 10 * _MOST_RULES:
-        return Rules([], [])
     level, upright = _end_to_end(level), [_turned(box) for box in _end_to_end([_turned(box) for box in upright])]
     return Rules(level, upright) if max(len(level), len(upright)) <= _MOST_RULES else Rules([], [])
 

@@ -120,6 +120,7 @@ def test_a_request_is_repeated_while_that_may_help(tmp_path: Path, server: Serve
         (302, b"", "the model's server answered 302", 1),
         (500, b"", "the model's server answered 500", 3),
         (200, b"no JSON", "the answer has not the form asked for: JSONDecodeError", 1),
+        (200, b"x" * (2**24 + 1), "the answer has more than 16777216 bytes", 1),
         (200, b'{"choices": []}', "the answer has not the form asked for: IndexError", 1),
         (200, b'{"choices": [{"message": {"content": "{}"}}]}', "the answer has not the form asked for: ", 1),
     ],
@@ -147,3 +148,10 @@ def test_a_model_needs_a_name_and_a_web_address() -> None:
         PdfSettings(model_url="http://127.0.0.1/v1")
     with pytest.raises(ValidationError, match="model_url"):
         PdfSettings(model_url="file:///etc/passwd", model="reader")
+
+
+def test_a_model_that_does_not_answer_is_an_error_of_its_page(tmp_path: Path, server: Server) -> None:
+    path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.")])
+    server.url = "http://127.0.0.1:9/v1"
+    (row,) = by_model(path, server)
+    assert row["materialize_error"].startswith("model_failed: page 1: no answer of the model: ")

@@ -227,3 +227,14 @@ def test_outputs_in_a_bucket(tmp_path: Path, bucket: str) -> None:
         assert ask(port, "/dropped/filtered/many.parquet").text.count(">sharpness_below<") == PAGE_ROWS
         assert ask(port, "/dropped/normalized/none.parquet").status == 404
         assert ask(port, "/pages/%2e%2e/dataset_report.html").status == 404
+
+
+def test_a_shard_with_a_damaged_record_is_shown_as_such(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    record = tmp_path / "out/records/normalized/a.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{")
+    with running(settings) as port:
+        page = ask(port, "/").text
+        assert "unreadable" in page
+        assert "a.json is not a stage record: " in page
