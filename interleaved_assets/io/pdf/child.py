@@ -31,6 +31,8 @@ from interleaved_assets.io.pdf.text import directions, page_characters, page_run
 _POINTS: Final = 72
 _COVERED: Final = 0.8
 """Share of a page from which on an image is the page."""
+_EDGE: Final = 0.01
+"""Share of the width and height of an image on a page, at least; browsers print its edge on the next page, too."""
 _ANYWHERE: Final = Box(-inf, -inf, inf, inf)
 _MIB: Final = 2**20
 _BUFFER_BYTES: Final = 2**16
@@ -165,7 +167,7 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
     for item, outer in page_objects(filled, (raw.FPDF_PAGEOBJ_IMAGE,), Matrix()):
         image = pdfium.PdfObject(item, page=filled)
         box = object_box(item, outer)
-        if box.meets(shown) and min(image.get_px_size()) >= options["min_image_side"]:
+        if _stands_in(shown, box) and min(image.get_px_size()) >= options["min_image_side"]:
             images.append((image, box))
     blocks: list[dict[str, Any]] = []
     contents: list[bytes] = []
@@ -188,6 +190,12 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
     elif not has_text and options["page_images"] and not _is_scan(page, [box for _, box in images]):
         blocks.append(_rendered(page, contents, options["page_dpi"]))
     return head, contents
+
+
+def _stands_in(page: Box, image: Box) -> bool:
+    across = min(image.right, page.right) - max(image.left, page.left)
+    up = min(image.top, page.top) - max(image.bottom, page.bottom)
+    return across >= _EDGE * image.width and up >= _EDGE * image.height
 
 
 def _texts(page: Any, shown: Box) -> tuple[list[Paragraph], Matrix, list[Paragraph]]:

@@ -75,10 +75,6 @@ class Box(NamedTuple):
             max(self.top, other.top),
         )
 
-    def meets(self, other: "Box") -> bool:
-        across = self.left < other.right and other.left < self.right
-        return across and self.bottom < other.top and other.bottom < self.top
-
     def shares_column(self, other: "Box") -> bool:
         shared = min(self.right, other.right) - max(self.left, other.left)
         return shared >= _OVERLAP * max(min(self.width, other.width), 1e-6)

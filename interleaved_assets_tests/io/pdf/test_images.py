@@ -32,6 +32,12 @@ def colours(content: bytes) -> list[tuple[int, ...]]:
     return [image.getpixel((32, y)) for y in (16, 48)]  # type: ignore[misc]
 
 
+def test_an_image_whose_edge_alone_is_on_the_page_is_left_out(tmp_path: Path) -> None:
+    image = ("Im", image_object(jpeg(1), "/DeviceRGB", "/DCTDecode"))
+    found = read(write_pdf(tmp_path / "a.pdf", [shown("Im", 0, y, 600, 800) for y in (0, 799, -780)], [image]))
+    assert [row["page"] for row in found if row["modality"] == "image"] == [1, 3]
+
+
 def test_a_packed_jpeg_is_copied_as_it_is(tmp_path: Path) -> None:
     content = jpeg(1)
     for filters, packed in (("[/FlateDecode /DCTDecode]", zlib.compress(content)), ("/DCTDecode", content)):
