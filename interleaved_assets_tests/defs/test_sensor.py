@@ -1,5 +1,6 @@
 """The sensor over the raw root, evaluated as the daemon does: what it registers, reports and requests."""
 
+import errno
 import os
 import shutil
 import time
@@ -20,7 +21,7 @@ from interleaved_assets.settings import Settings
 from interleaved_assets_tests.defs.runs import Watcher, instance_on_disk, materialized, run_chain, unfinished_run
 from interleaved_assets_tests.documents import document, good_shard, project, refuse_listing, sharp_image, write_shard
 from interleaved_assets_tests.restorable import Restorable
-from interleaved_assets_tests.system_calls import system_calls
+from interleaved_assets_tests.system_calls import failing, system_calls
 
 AT_ONCE = "[watch]\nquiet_seconds = 0\n"
 
@@ -253,6 +254,17 @@ def test_a_snapshot_that_cannot_be_read_means_looking_at_everything_anew(done: P
     pq.write_table(pa.table({"other": [1]}), snapshot)
     assert done.sensor.requested() == ["b"]
     assert done.sensor.requested() == []
+
+
+def test_storage_that_does_not_answer_is_asked_again_by_the_next_tick(done: Project) -> None:
+    done.put("b", 9)
+    before, lost = done.sensor.cursor, TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+    with failing("open", "out/state/raw_shards.parquet", lost):
+        assert done.sensor.tick().startswith("the storage did not answer, the next tick tries again: ")
+    assert (done.sensor.ranges, done.sensor.cursor) == ([], before)
+    with failing("open", "raw/b.tar", lost):
+        assert done.sensor.requested() == []
+    assert done.sensor.requested() == ["b"]
 
 
 def test_after_a_reset_of_the_cursor_no_current_shard_is_requested(done: Project) -> None:

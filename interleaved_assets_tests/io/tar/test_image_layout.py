@@ -286,6 +286,19 @@ def test_a_damaged_json_does_not_tell_the_layout(tmp_path: Path) -> None:
         assert rows["modality"].to_pylist() == ["metadata"]
 
 
+def test_texts_that_would_make_a_sample_too_large_stay_beside_it(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        ("a.png", PNG),
+        ("a.txt", b"short"),
+        ("a.2.txt", b"x" * 9_000),
+        limits=TarLimits(max_sample_bytes=8_000),
+    )
+    assert [(row["modality"], row["text_content"]) for row in found][1:] == [("image", None), ("text", "short")]
+    error = "sample_too_large: with the text a.2.txt its rows exceed 8000 bytes; raise max_sample_bytes"
+    assert found[0]["materialize_error"] == error
+
+
 def test_both_layouts_are_read_with_one_setting(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(foreign_tar("img2dataset"))
     body = {"texts": ["a text", None], "images": [None, "d.0.png"]}
