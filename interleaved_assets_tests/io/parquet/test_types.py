@@ -275,3 +275,12 @@ def test_texts_that_are_stored_with_the_prefix_of_the_one_before(tmp_path: Path)
     pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, column_encoding=columns)
     found = pa.concat_tables(read_parquet_shard(str(tmp_path / "a.parquet"), max_batch_bytes=10_000))
     assert found["text_content"].to_pylist() == table["text_content"].to_pylist()
+
+
+def test_a_row_that_names_one_text_very_often_is_refused_before_it_is_copied(tmp_path: Path) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array(["x" * 1_000_000]))
+    table = rows_table([{"sample_id": "a"}], extra=pa.ListArray.from_arrays(pa.array([0, 3000], pa.int32()), texts))
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    with pytest.raises(ShardError, match=r"a row takes 3000000[0-9]* bytes, and a row may take at most 2147483647"):
+        list(read_shard(str(tmp_path / "a.parquet")))
