@@ -282,6 +282,13 @@ def joined_lines(lines: Sequence[Line]) -> str:
     return text.strip()
 
 
+def is_wrapped(lines: Sequence[Line]) -> bool:
+    """Return whether the lines of a cell are of one text: some have several words, none had room a line above."""
+    widest, height = max(line.box.width for line in lines), lines[0].box.height
+    has_words = any(_first_word(line) < line.box.width for line in lines if any(map(str.isalpha, line.text)))
+    return has_words and all(last.box.width + _first_word(line) > widest - height for last, line in pairwise(lines))
+
+
 def _is_cut(text: str, following: str) -> bool:
     """Return whether the hyphen at the end of a line parts a word that goes on in the next."""
     return text.endswith(("-", "\u00ad")) and text[-2:-1].isalpha() and following[:1].islower()

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.layout import as_markdown, reading_order
-from interleaved_assets.io.pdf.lines import Box, Line, joined_lines
+from interleaved_assets.io.pdf.lines import Box, Line, is_wrapped, joined_lines
 from interleaved_assets.io.pdf.objects import Matrix, object_box, object_matrix, page_objects
 
 _THIN: Final = 2.0
@@ -177,11 +177,14 @@ def _distinct(places: list[float]) -> list[float]:
 def _level_rows(cells: Sequence[Sequence[Line]]) -> list[Sequence[Sequence[Line]]]:
     """Return the cells of a row as rows without lines between them, if their lines stand beside one another.
 
-    Those of a few cells of prose do so, too, but not many lines of many columns.
+    Those of a few cells do so, too, but not many lines of many columns. Cells of prose stay whole; numbers are none.
     """
     filled = [lines for lines in cells if lines]
     count = len(filled[0]) if len(filled) > 1 else 0
     if count < _LEAST_LEVEL or count * len(filled) < _LEAST_LEVEL**2 or any(len(lines) != count for lines in filled):
+        return [cells]
+    has_numbers = any(not any(map(str.isalpha, "".join(line.text for line in lines))) for lines in filled)
+    if any(map(is_wrapped, filled)) and not has_numbers:
         return [cells]
     rows = zip(*filled, strict=True)
     if any(abs(one.box.middle - line.box.middle) > one.box.height / 3 for one, *others in rows for line in others):

@@ -89,6 +89,27 @@ def test_rows_without_lines_between_them_are_rows(tmp_path: Path) -> None:
     assert tables(tmp_path, grid + head + cells(*sums[::3]))[0][1].splitlines()[2] == "| 00 01 02 03 |  |  |"
 
 
+def test_cells_of_prose_with_as_many_lines_stay_whole(tmp_path: Path) -> None:
+    grid = rules(*((50, y, 350, y) for y in (600, 580, 510)), *((x, 510, x, 600) for x in (50, 200, 350)))
+    head = cells((54, 585, "For it"), (204, 585, "Against it"))
+    lines = (
+        "All lines of this text are",
+        "filled, so that no word has",
+        "room above, until it ends,",
+        "here, five lines in, and",
+        "is done.",
+    )
+    prose = [(left, 570 - 14 * row, text) for left in (54, 204) for row, text in enumerate(lines)]
+    assert (
+        tables(tmp_path, grid + head + cells(*prose))[0][1].splitlines()[2]
+        == f"| {' '.join(lines)} | {' '.join(lines)} |"
+    )
+    # beside numbers, lines are rows
+    sums = [(204, 570 - 14 * row, f"1{row}") for row in range(5)]
+    found = tables(tmp_path, grid + head + cells(*prose[:5], *sums))[0][1].splitlines()
+    assert found[2:] == [f"| {text} | 1{row} |" for row, text in enumerate(lines)]
+
+
 def test_axes_and_empty_grids_are_no_tables(tmp_path: Path) -> None:
     axes = rules(
         (50, 540, 350, 540), (50, 540, 50, 600), (50, 600, 60, 600), (350, 535, 350, 545), (150, 535, 150, 545)
