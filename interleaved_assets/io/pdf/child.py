@@ -33,7 +33,7 @@ _POINTS: Final = 72
 _COVERED: Final = 0.8
 """Share of a page from which on an image is the page."""
 _EDGE: Final = 0.01
-"""Share of the width and height of an image on a page, at least; browsers print its edge on the next page, too."""
+"""Share of the sides of an image, or of the page, that it shows, at least; browsers print edges on the next page."""
 _ANYWHERE: Final = Box(-inf, -inf, inf, inf)
 _MIB: Final = 2**20
 _BUFFER_BYTES: Final = 2**16
@@ -199,7 +199,7 @@ def _page(page: Any, number: int, options: dict[str, Any], marks: Marks) -> Fram
 def _stands_in(page: Box, image: Box) -> bool:
     across = min(image.right, page.right) - max(image.left, page.left)
     up = min(image.top, page.top) - max(image.bottom, page.bottom)
-    return across >= _EDGE * image.width and up >= _EDGE * image.height
+    return across >= _EDGE * min(image.width, page.width) and up >= _EDGE * min(image.height, page.height)
 
 
 def _texts(page: Any, shown: Box) -> tuple[list[Paragraph], Matrix, list[Paragraph]]:

@@ -36,6 +36,9 @@ def test_an_image_whose_edge_alone_is_on_the_page_is_left_out(tmp_path: Path) ->
     image = ("Im", image_object(jpeg(1), "/DeviceRGB", "/DCTDecode"))
     found = read(write_pdf(tmp_path / "a.pdf", [shown("Im", 0, y, 600, 800) for y in (0, 799, -780)], [image]))
     assert [row["page"] for row in found if row["modality"] == "image"] == [1, 3]
+    # the edge fills the page
+    found = read(write_pdf(tmp_path / "b.pdf", [shown("Im", 0, -70_000, 600, 90_000)], [image]))
+    assert [row["page"] for row in found if row["modality"] == "image"] == [1]
 
 
 def test_a_packed_jpeg_is_copied_as_it_is(tmp_path: Path) -> None:
