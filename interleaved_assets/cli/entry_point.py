@@ -40,8 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as after ``| head``: the command ends there.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            if isinstance(stream.buffer, io.RawIOBase):  # as of PYTHONUNBUFFERED: what a short write leaves is lost
+                stream = open(stream.fileno(), "w", 1, stream.encoding, closefd=False)  # noqa: SIM115
+                setattr(sys, name, stream)
             stream.reconfigure(errors="backslashreplace")  # names and texts may have characters that the locale lacks
     if logging.lastResort is not None:  # what Python prints warnings with where nobody has set a handler
         logging.lastResort.setFormatter(_Shown())

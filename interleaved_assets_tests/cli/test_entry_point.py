@@ -1,10 +1,14 @@
 """What surrounds every command: output that cannot be written, and texts that the locale lacks."""
 
+import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -16,12 +20,12 @@ from interleaved_assets_tests.system_calls import failing
 
 LONG = "x" * 300
 """A name that no local file can have."""
+_PATH = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
 
 
 def run(folder: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
     """The command in a process of its own."""
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, **options.pop("env", {})}  # type: ignore[dict-item]
+    environment = {**os.environ, **_PATH, **options.pop("env", {})}  # type: ignore[dict-item]
     command = [sys.executable, "-P", "-m", "interleaved_assets.cli", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, stderr=subprocess.PIPE, timeout=300, **options)  # type: ignore[call-overload, no-any-return]
 
@@ -55,6 +59,31 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         done = run(tmp_path, "settings", stdout=full)
     message = b"interleaved: cannot write the output: No space left on device\n"
     assert (done.returncode, done.stderr) == (2, message)
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe cannot be set")
+def test_an_unbuffered_command_that_is_stopped_and_continued_writes_its_line_whole(tmp_path: Path) -> None:
+    """A write to a full pipe that is interrupted so ends early; a container that is paused does the same."""
+    project(tmp_path)
+    whole = run(tmp_path, "settings", "--json", stdout=subprocess.PIPE).stdout
+    reader, writer = os.pipe()
+    size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    assert size < len(whole)
+    command = [sys.executable, "-m", "interleaved_assets.cli", "settings", "--json"]
+    with (
+        subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ | _PATH | {"PYTHONUNBUFFERED": "1"}, stdout=writer
+        ) as one,
+        os.fdopen(reader, "rb") as output,
+    ):
+        os.close(writer)
+        while fcntl.ioctl(reader, termios.FIONREAD, bytes(4)) != size.to_bytes(4, sys.byteorder):
+            assert one.poll() is None
+            time.sleep(0.01)
+        one.send_signal(signal.SIGSTOP)
+        os.waitpid(one.pid, os.WUNTRACED)
+        one.send_signal(signal.SIGCONT)
+        assert output.read() == whole
 
 
 def test_characters_that_the_locale_lacks_are_escaped(tmp_path: Path) -> None:
