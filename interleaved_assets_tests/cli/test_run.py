@@ -174,6 +174,19 @@ def test_unknown_keys_are_named_with_those_like_them_before_any_work(
     assert not (tmp_path / "out/failures").exists()
 
 
+def test_a_raw_root_that_cannot_be_read_is_told_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path)
+    (tmp_path / "raw").rmdir()
+    (tmp_path / "raw").write_text("a file")
+    for command in (["run", "a"], ["drops", "--shard", "a"]):
+        assert main(["--settings", str(tmp_path / "interleaved.toml"), *command]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"interleaved: cannot look at {tmp_path}/raw/a.tar: Not a directory")
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_is_no_key_is_refused_although_a_file_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project(tmp_path)
     good_shard(tmp_path / "raw/a/b.tar")

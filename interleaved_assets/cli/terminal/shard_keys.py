@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from interleaved_assets.cli.terminal.console import short
 from interleaved_assets.io.storage import file_info
-from interleaved_assets.model.errors import NoSuchShard
+from interleaved_assets.model.errors import InterleavedError, NoSuchShard, StorageUnavailable
 from interleaved_assets.pipeline.raw.keys import is_key, without_key_ending
 from interleaved_assets.pipeline.raw.listing import find_raw_shard, list_raw_shards
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
@@ -56,6 +56,8 @@ def _without_raw(keys: Sequence[str], storage: "StorageSettings") -> list[str]:
     for key, found in found_or_error(lambda key: find_raw_shard(key, storage), keys, threads=READERS):
         if isinstance(found, NoSuchShard):
             missing.append(key)
+        elif isinstance(found, InterleavedError) and not isinstance(found, StorageUnavailable):
+            raise found
     return missing
 
 
