@@ -17,7 +17,8 @@ def measured(value: float, *thresholds: float | None, digits: int = 3) -> str:
     99.96 is ``99.96`` beside a threshold of 100, and ``100`` beside one of 150.
     """
     bounds = [threshold for threshold in thresholds if threshold is not None]
-    shown = (score(value, more) for more in count(digits))  # 17 digits are exact
+    value = float(value)  # of which 17 digits are exact, but not of a large integer
+    shown = (score(value, more) for more in count(digits))
     return next(
         text
         for text in shown

@@ -40,6 +40,7 @@ def test_scores() -> None:
         (float("inf"), 5.0, "inf"),
         (-0.0204, -0.02, "-0.0204"),
         (41.25, None, "41.2"),
+        (10**16 + 1, 1e16, "1e+16"),  # an integer that no float is
     ],
 )
 def test_a_measured_value_reads_on_its_side_of_the_threshold(
