@@ -93,7 +93,7 @@ PDF: Final = ShardFormat(
     read=_imported("interleaved_assets.io.pdf.reader:read_pdf"),
     read_files=_imported("interleaved_assets.io.pdf.reader:read_pdfs"),
     magic=b"%PDF-",
-    version=14,
+    version=15,
     section="pdf",
     settings=PdfSettings,
 )

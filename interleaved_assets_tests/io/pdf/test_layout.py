@@ -145,6 +145,9 @@ def test_boxes_of_text_beside_one_another_are_read_one_after_the_other() -> None
     left, right = column("l", 50, 2, width=60), column("r", 320, 2, width=60)
     assert order(*left, *right) == ["l0", "l1", "r0", "r1"]
     assert order(*by_rows(*left, *right)) == ["l0 r0", "l1 r1"]
+    # sums beside their names
+    sums = [run._replace(text=f"{at}.00") for at, run in enumerate(right)]
+    assert order(*left, *sums) == ["l0 0.00", "l1 1.00"]
     # one line beside others says nothing
     assert order(*left, *right[:1], line("foot", 664, left=320, width=60)) == ["l0 r0", "l1", "foot"]
     # boxes of a column that stands in the file in two parts
