@@ -202,8 +202,8 @@ class _Reading:
         url = block.url or ""
         fields = {"image_alt": block.alt, "image_caption": block.caption}
         content: bytes | None
-        if url.startswith("data:"):
-            if len(url) < _LEAST_DATA or url.startswith("data:image/svg"):
+        if url[:5].lower() == "data:":
+            if len(url) < _LEAST_DATA or url[:14].lower() == "data:image/svg":
                 return None
             content, problem = _data_bytes(url), ""
             where, url = f"{url[:40]}…", ""
@@ -232,8 +232,11 @@ class _Reading:
 
 
 def _data_bytes(url: str) -> bytes:
-    """Return the bytes of a ``data:`` URL in base64; none if it is damaged, or written in another way."""
-    content = unquote_to_bytes(url.partition(";base64,")[2])
+    """Return the bytes of a ``data:`` URL; none if its base64 is damaged."""
+    head, _, body = url.partition(",")
+    content = unquote_to_bytes(body)
+    if not re.search(r"; *base64 *$", head, re.IGNORECASE):
+        return content
     try:
         return base64.b64decode(content + b"=" * (-len(content) % 4))
     except binascii.Error:

@@ -442,3 +442,12 @@ def test_a_data_url_that_is_no_base64_is_an_error_of_its_row(tmp_path: Path, dam
     assert image_row == (
         "image", f"image_not_in_archive: {url[:40]}…: it is there, and no bitmap of a known format"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["data:image/png;BASE64,", "DATA:image/png;charset=utf-8; base64,", "data:image/png,"])
+def test_a_data_url_is_read_however_it_is_written(tmp_path: Path, how: str) -> None:
+    content = PNG + bytes(300)
+    body = base64.b64encode(content).decode() if "64" in how else "".join(f"%{byte:02x}" for byte in content)
+    html = f"<main><p>{WORDS}</p><img src='{how}{body}'></main>"
+    (table,) = read(write_warc(tmp_path / "a.warc", [page("https://a.example/", html)]))
+    assert table["binary_content"].to_pylist()[-1] == content
