@@ -54,7 +54,9 @@ def main() -> None:
         if code == -signal.SIGPROF:
             _write({"late": f"took more than reading.pdf.max_seconds {request['max_seconds']:g}"}, [])
         elif code:
-            sys.exit(_ended(code, used.ru_maxrss // 1024, request))
+            ended = _ended(code, used.ru_maxrss // 1024, request)
+            _write({"ended": ended, "seconds": used.ru_utime + used.ru_stime}, [])
+            sys.exit(ended)  # what the process was killed in may be half a frame
         _write({"done": True}, [])
 
 

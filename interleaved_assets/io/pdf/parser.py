@@ -1,7 +1,6 @@
 """Reading of PDF files in processes that parse them."""
 
 import json
-import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,31 +16,25 @@ Frame = tuple[dict[str, Any], list[bytes]]
 
 
 class Parser(ParserProcess):
-    """A running parser of PDF files.
-
-    Attributes:
-        seconds: time that the caller of :meth:`frames` has waited for the parser, of the last file.
-    """
+    """A running parser of PDF files."""
 
     module = "interleaved_assets.io.pdf.child"
-    seconds = 0.0
 
     def frames(
         self, path: Path, settings: PdfSettings, pages_read: int = 0, seconds_used: float = 0
     ) -> Iterator[Frame]:
         """Yield the frames of a file after some pages; the last has ``ended`` or ``late`` if the parser ended early.
 
-        ``seconds_used`` count towards ``max_seconds``, beyond which the parser is ``late``. They are those that an
-        earlier parser was waited for, because the processor time of one that crashed is not known.
+        ``seconds_used``, the processor time of parsers that ended before, count towards ``max_seconds``, beyond which
+        the parser is ``late``.
         """
         self._begin()
-        self.seconds = 0.0
         place = {"path": str(path), "pages_read": pages_read, "seconds_used": seconds_used}
         request = {**place, **settings.model_dump(mode="json")}
         with suppress(BrokenPipeError):  # its last words are read below
             self._in.write(json.dumps(request).encode() + b"\n")
             self._in.flush()
-        while line := self._next_line():
+        while line := self._out.readline(_MOST_PAGE_BYTES):
             try:
                 head = json.loads(line)
             except ValueError:
@@ -53,13 +46,9 @@ class Parser(ParserProcess):
             if [len(content) for content in contents] != head["sizes"]:
                 break
             yield head, contents
+            if "ended" in head:
+                return
         yield {"ended": self._last_words()}, []
-
-    def _next_line(self) -> bytes:
-        since = time.monotonic()
-        line = self._out.readline(_MOST_PAGE_BYTES)
-        self.seconds += time.monotonic() - since
-        return line
 
 
 def read_frames(path: Path, settings: PdfSettings) -> Generator[Frame, None, None]:
@@ -81,7 +70,7 @@ def read_frames(path: Path, settings: PdfSettings) -> Generator[Frame, None, Non
                 yield head, contents
             else:
                 return
-            seconds += lent.seconds
+            seconds += head.get("seconds", 0.0)
         last = min(pages, settings.max_pages)
         if pages and read >= last:  # nothing was left to read
             return

@@ -15,6 +15,7 @@ from interleaved_assets.io.pdf.parser import Parser, read_frames
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.parser_process import close_parsers
 from interleaved_assets_tests.defects import stand_in
+from interleaved_assets_tests.io.pdf.test_bad_files import LEAST_MEMORY, with_bombs
 from interleaved_assets_tests.io.pdf.test_reader import read
 from interleaved_assets_tests.io.pdfs import text, write_pdf
 
@@ -79,6 +80,7 @@ def test_a_parser_that_ends_after_the_last_page_leaves_nothing_unread(
 def test_time_that_a_parser_waits_is_not_counted(tmp_path: Path) -> None:
     """As on a busy machine, the parser runs a tenth of the time."""
     path = long(tmp_path / "a.pdf", pages=8)
+    since = time.monotonic()
     with Parser.lent() as lent, ThreadPoolExecutor() as pool:
         reading = pool.submit(lambda: list(lent.frames(path, PdfSettings(max_seconds=0.6))))
         while not reading.done():
@@ -86,8 +88,23 @@ def test_time_that_a_parser_waits_is_not_counted(tmp_path: Path) -> None:
                 os.killpg(lent._process.pid, number)
                 time.sleep(seconds)
         pages = [head["page"] for head, _ in reading.result()[1:]]
-    assert lent.seconds > 0.6
+    assert time.monotonic() - since > 0.6
     assert pages == list(range(1, 9))
+
+
+@pytest.mark.system
+def test_a_pause_of_a_parser_that_then_ends_is_not_counted(tmp_path: Path) -> None:
+    with_bombs(path := tmp_path / "a.pdf", 4, range(1, 2))
+    with Parser.lent() as idle:
+        pass
+    idle._process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(lambda: list(read_frames(path, PdfSettings(max_seconds=2, max_memory=LEAST_MEMORY))))
+        time.sleep(2.5)
+        idle._process.send_signal(signal.SIGCONT)
+        pages = {head["page"]: "error" in head for head, _ in reading.result()[1:]}
+    assert idle.has_ended()
+    assert pages == {1: False, 2: True, 3: False, 4: False}
 
 
 def test_a_lower_limit_of_memory_of_the_user_holds(tmp_path: Path) -> None:
