@@ -158,7 +158,7 @@ class OpenRows:
 
     @cached_property
     def _are_adjacent(self) -> bool:
-        """Whether the rows of each sample are adjacent; ids are read in steps, and one hash is kept per sample."""
+        """True if the rows of each sample are adjacent; ids are read in steps, and one hash is kept per sample."""
         seen: set[int] = set()
         last: str | None = None
         for table in self._source.rows(["sample_id"], STEP_BYTES):

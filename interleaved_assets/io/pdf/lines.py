@@ -35,7 +35,7 @@ BULLETS: Final = (
     r"\uf06c\uf06e\uf076\uf0a7\uf0b7\uf0d8\uf0fc]"  # of Wingdings and Symbol, as office programs draw them
 )
 ITEM: Final = r"[\w(\[\"'\u2018\u201c\u00ab]"
-"""How the text of an item begins."""
+"""The first character of the text of an item."""
 _BULLET: Final = re.compile(rf"{BULLETS} ?{ITEM}")
 _NUMBER: Final = re.compile(r"[\[(]?(\d{1,3})[.)\]] ?\D")
 _SIGNS: Final = re.compile(r"^([.,:;!?]*)(.*?)((?<=[\d%])-)?$", re.DOTALL)
