@@ -56,7 +56,7 @@ def main() -> None:
         elif code:
             ended = _ended(code, used.ru_maxrss // 1024, request)
             _write({"ended": ended, "seconds": used.ru_utime + used.ru_stime}, [])
-            sys.exit(ended)  # what the process was killed in may be half a frame
+            sys.exit(ended)  # if it was killed while it wrote, the reader finds half a frame and then the end
         _write({"done": True}, [])
 
 

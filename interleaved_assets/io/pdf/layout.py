@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from interleaved_assets.io.pdf.lines import BULLETS, ITEM, Box, Line, Paragraph, joined_line
+from interleaved_assets.io.pdf.lines import BULLETS, ITEM, Box, Line, Paragraph, has_letters, joined_line
 
 _GUTTER: Final = 0.7
 """Least width of the space between columns, as a multiple of the height of a line."""
@@ -28,7 +28,7 @@ _FAR: Final = 2.5
 _PITCH: Final = 1.8
 """Distance of the lines of prose, at most, as a multiple of their height; rows of forms are further apart."""
 _LEAST_BOXED: Final = 2
-"""The same of columns with letters that stand in the file one after the other and beside one another, as boxes."""
+"""Lines of a column that is a box: it has letters, stands beside another, and the file has it before or after that."""
 _CHANGES: Final = 1 / 6
 """Changes of the column in a file that goes by columns, at most, as a share of the rows; a table has more."""
 _BULLET: Final = re.compile(BULLETS)
@@ -235,8 +235,8 @@ def _columns(rows: list[_Numbered], gutters: list[_Span], height: float) -> list
         between, after = between + after, []
     columns = [column for column in _by_column([*chain.from_iterable(between)], gutters) if column]
     if not all(_is_prose(column, height) for column in columns):
-        has_letters = all(any(map(str.isalpha, "".join(run.text for _, run in column))) for column in columns)
-        least = _LEAST_BOXED if has_letters and len(both) >= _LEAST_BOXED else _LEAST_LINES
+        are_boxes = len(both) >= _LEAST_BOXED and all(has_letters(run for _, run in column) for column in columns)
+        least = _LEAST_BOXED if are_boxes else _LEAST_LINES
         is_long = all(len(_rows(column)) >= least for column in columns)
         if not (is_long and is_by_columns):
             return None

@@ -282,10 +282,15 @@ def joined_lines(lines: Sequence[Line]) -> str:
     return text.strip()
 
 
+def has_letters(lines: Iterable[Line]) -> bool:
+    """Return whether any of the lines has a letter; figures, signs and dashes are none."""
+    return any(map(str.isalpha, "".join(line.text for line in lines)))
+
+
 def is_wrapped(lines: Sequence[Line]) -> bool:
     """Return whether the lines of a cell are of one text: some have several words, none had room a line above."""
     widest, height = max(line.box.width for line in lines), lines[0].box.height
-    has_words = any(_first_word(line) < line.box.width for line in lines if any(map(str.isalpha, line.text)))
+    has_words = any(_first_word(line) < line.box.width for line in lines if has_letters([line]))
     return has_words and all(last.box.width + _first_word(line) > widest - height for last, line in pairwise(lines))
 
 

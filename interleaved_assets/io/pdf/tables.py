@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pypdfium2.raw as raw
 
 from interleaved_assets.io.pdf.layout import as_markdown, reading_order
-from interleaved_assets.io.pdf.lines import Box, Line, is_wrapped, joined_lines
+from interleaved_assets.io.pdf.lines import Box, Line, has_letters, is_wrapped, joined_lines
 from interleaved_assets.io.pdf.objects import Matrix, object_box, object_matrix, page_objects
 
 _THIN: Final = 2.0
@@ -28,7 +28,7 @@ _HIGHEST_ROW: Final = 144.0
 _FILLED: Final = 0.4
 """Share of the cells that have text, at least; a grid with fewer is a drawing or a form."""
 _LEAST_LEVEL: Final = 3
-"""Rows between which there is no line, at least."""
+"""Least number of rows that no line parts."""
 
 
 class Rules(NamedTuple):
@@ -177,13 +177,13 @@ def _distinct(places: list[float]) -> list[float]:
 def _level_rows(cells: Sequence[Sequence[Line]]) -> list[Sequence[Sequence[Line]]]:
     """Return the cells of a row as rows without lines between them, if their lines stand beside one another.
 
-    Those of a few cells do so, too, but not many lines of many columns. Cells of prose stay whole; numbers are none.
+    Lines of a few cells stand so by chance, too. Cells of prose stay whole, unless a cell beside them has only numbers.
     """
     filled = [lines for lines in cells if lines]
     count = len(filled[0]) if len(filled) > 1 else 0
     if count < _LEAST_LEVEL or count * len(filled) < _LEAST_LEVEL**2 or any(len(lines) != count for lines in filled):
         return [cells]
-    has_numbers = any(not any(map(str.isalpha, "".join(line.text for line in lines))) for lines in filled)
+    has_numbers = not all(map(has_letters, filled))
     if any(map(is_wrapped, filled)) and not has_numbers:
         return [cells]
     rows = zip(*filled, strict=True)
