@@ -18,7 +18,7 @@ from interleaved_assets.reporting.plots.bins import bounds_to_draw, display_edge
 from interleaved_assets.reporting.wording import text
 
 # colours of a shard's plots; the report on the data set has the colours of its theme
-_SURFACE, _INK, _MUTED, _KEPT, _DROPPED, _SHADE = "#ffffff", "#1d2433", "#667085", "#3a6fd8", "#dd6b3d", "#fdf1eb"
+_SURFACE, _INK, _MUTED, _KEPT, _DROPPED, _SHADE = "#ffffff", "#1d2433", "#646e82", "#356bd4", "#dd6b3d", "#fdf1eb"
 _WIDTH: Final = 728
 _PANEL: Final = 360  # two histograms side by side
 MARGIN: Final = 12
