@@ -6,7 +6,7 @@ from typing import Final
 
 from interleaved_assets.model.digits import percent, percent_bound
 from interleaved_assets.pipeline.run.check import Basis, ShardCheck, Verdict
-from interleaved_assets.pipeline.run.record import Record, read_record
+from interleaved_assets.pipeline.run.record import Record, record_of
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.settings import Settings
@@ -31,7 +31,7 @@ def keep_rates_of(keys: Sequence[str], stage: Stage, settings: Settings) -> dict
     version, storage = stage.code_version(settings), settings.storage
 
     def stored(key: str) -> Record | None:
-        return read_record(storage.shard(key).record(stage.name), storage.options)
+        return record_of(storage.shard(key), stage.name)
 
     found = found_or_error(stored, evenly(keys, settings.checks.other_shards), threads=READERS)
     alike = {key: one for key, one in found if isinstance(one, Record) and one.code_version == version}

@@ -14,7 +14,7 @@ from interleaved_assets.model.columns import RESERVED_COLUMNS
 from interleaved_assets.model.errors import StorageError
 from interleaved_assets.pipeline.lineage.images import image_name
 from interleaved_assets.pipeline.lineage.sample import groups_with
-from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.run.record import record_of
 from interleaved_assets.pipeline.stages.dag import rows_input
 from interleaved_assets.settings.shard_paths import ShardPaths
 
@@ -42,7 +42,7 @@ def dropped_contents(ledger: pa.Table, paths: ShardPaths) -> dict[RowKey, str]:
     """
     found: dict[RowKey, str] = {}
     for stage in pc.unique(ledger["stage"]).to_pylist():
-        record = read_record(paths.record(stage), paths.options)
+        record = record_of(paths, stage)
         source = rows_input(record.inputs) if record else None
         if source is not None:
             keys = row_keys(ledger.filter(pc.equal(ledger["stage"], stage)))

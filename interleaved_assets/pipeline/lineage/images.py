@@ -13,7 +13,7 @@ from interleaved_assets.io.parquet.source import open_parquet
 from interleaved_assets.io.rows.blocks import IMAGE_URL
 from interleaved_assets.model.errors import InterleavedError
 from interleaved_assets.model.source_ref import parse_source_ref
-from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.run.record import record_of
 from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.settings import StorageSettings
@@ -58,7 +58,7 @@ def find_image(
 
     def find(key: str) -> list[NamedImage]:
         paths = storage.shard(key)
-        record = read_record(paths.record(NORMALIZED), paths.options)
+        record = record_of(paths, NORMALIZED)
         if record is None:
             return []
         with open_parquet(record.outputs["rows"].uri, paths.options, advice="Materialize its shard again.") as source:

@@ -17,7 +17,7 @@ from interleaved_assets.model.cells import row_values
 from interleaved_assets.model.columns import METADATA_POSITION
 from interleaved_assets.model.errors import InterleavedError, ShardError, StorageError, error_code
 from interleaved_assets.model.ledger import empty_ledger
-from interleaved_assets.pipeline.run.record import Record, read_record
+from interleaved_assets.pipeline.run.record import Record, record_of
 from interleaved_assets.pipeline.run.stored_records import read_records
 from interleaved_assets.pipeline.run.threads import READERS, found_or_error
 from interleaved_assets.pipeline.stages.dag import ROW_STAGES
@@ -183,7 +183,7 @@ def find_sample(
 
 def _may_have(sample_id: str, paths: ShardPaths) -> bool:
     """Return False if ``normalized`` neither kept nor dropped the sample: no later stage has it either."""
-    record = read_record(paths.record(NORMALIZED), paths.options)
+    record = record_of(paths, NORMALIZED)
     if record is None:  # later stages may still have their records
         return True
     for role in ("rows", "ledger") if record.dropped else ("rows",):

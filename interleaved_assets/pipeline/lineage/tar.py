@@ -8,7 +8,7 @@ from interleaved_assets.export.names import is_image_file
 from interleaved_assets.io.storage import content_version, is_local, join, local_path
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.pipeline.raw.listing import RawSource, find_raw_shard
-from interleaved_assets.pipeline.run.record import OutputFile, Record, read_record
+from interleaved_assets.pipeline.run.record import OutputFile, Record, record_of
 from interleaved_assets.pipeline.run.stored_records import read_records, recorded_keys
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import stage_dag
@@ -86,7 +86,7 @@ def trace_tar(uri: str, settings: Settings) -> TarTrace:
             f"{uri} ({present}) is no tar of {stage} of shard {key}, which are {_named(last)}: it was written "
             "under other settings. Delete this one if it lies among them."
         )
-    status = _status(key, records, settings)
+    status = _status(key, settings)
     return TarTrace(uri, key, stage, content(_kind(recorded)), recorded, last.source, records, _remade(records), status)
 
 
@@ -137,7 +137,7 @@ def _tar_with(content: _Content, storage: StorageSettings) -> TarPlace | None:
 
     def tar_of(recorded: tuple[str, str]) -> TarPlace | None:
         key, stage = recorded
-        record = read_record(storage.shard(key).record(stage), storage.options)
+        record = record_of(storage.shard(key), stage)
         return TarPlace(key, stage) if record and any(_has(content, file) for file in _tars(record)) else None
 
     recorded = [(key, stage) for stage in _STAGES for key in sorted(recorded_keys(storage, stage))]
@@ -154,9 +154,10 @@ def _remade(records: dict[str, Record]) -> list[str]:
     return [name for name in records if name in remade]
 
 
-def _status(key: str, records: dict[str, Record], settings: Settings) -> str:
+def _status(key: str, settings: Settings) -> str:
     try:
         raw = find_raw_shard(key, settings.storage)
     except StorageError as error:
         return str(error)
+    records = read_records(settings.storage.shard(key), stage_dag(settings))
     return next(iter(CurrentStages.of(settings).not_current(records, raw).values()), COMPLETE).text

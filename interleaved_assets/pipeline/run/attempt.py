@@ -23,7 +23,7 @@ from interleaved_assets.pipeline.run.record import (
     Facts,
     OutputFile,
     Record,
-    read_record,
+    record_of,
     with_present_stamps,
     write_record,
 )
@@ -61,7 +61,7 @@ class Attempt:
         started = time.perf_counter()
         check_key(key)  # with another one, outputs would be outside of their folders, or those of another shard
         paths = settings.storage.shard(key)
-        recorded = read_record(paths.record(stage.name), paths.options)
+        recorded = record_of(paths, stage.name)
         raw, source = None, None
         inputs = dict(files)
         read: dict[str, Record] = {}
@@ -73,7 +73,7 @@ class Attempt:
                 source = RawSource(uri=raw.uri, size=raw.size, stamp=raw.stamp, version=version)
                 inputs |= {name: version, **stage.source_inputs(raw.uri, settings)}
             else:
-                upstream = read_record(paths.record(name), paths.options)
+                upstream = record_of(paths, name)
                 if upstream is None:
                     raise ShardError(f"shard {key}: {stage.name} needs {name}, which has not been materialized for it")
                 inputs[name] = upstream.data_version
@@ -147,7 +147,7 @@ class Attempt:
             # an object has the ETag of its upload; if another run has replaced it since, no record of this one is valid
             present = with_present_stamps(record, options)
         if present is None:
-            if (made := self._same_work(read_record(self.record_uri, options))) is not None:
+            if (made := self._same_work(record_of(self.shard.paths, self.stage.name))) is not None:
                 return self._unchanged(made)
             raise ShardError(
                 f"shard {shard.key}: another run replaced outputs of {self.stage.name} while this one wrote them; "
@@ -160,7 +160,7 @@ class Attempt:
         """Remove, after a failure, the record that existed before; an error of the storage is only logged."""
         before = self.shard.recorded
         try:
-            if before is not None and read_record(self.record_uri, self.shard.options) == before:
+            if before is not None and record_of(self.shard.paths, self.stage.name) == before:
                 remove_file(self.record_uri, self.shard.options)
         except (StorageError, ShardError) as error:
             logger.warning("shard %s: the record of %s is not removed: %s", self.shard.key, self.stage.name, error)
@@ -180,7 +180,7 @@ class Attempt:
     def _renew(self, stage: str, before: Record | None, renewed: Record) -> None:
         """Replace ``before`` by ``renewed``, which has new stamps, unless another record has replaced it since."""
         uri = self.shard.paths.record(stage)
-        if read_record(uri, self.shard.options) == before:
+        if record_of(self.shard.paths, stage) == before:
             write_record(renewed, uri, self.shard.options)
 
     def _check_inputs(self) -> None:

@@ -173,30 +173,34 @@ def write_record(record: Record, uri: str, storage_options: Mapping[str, object]
         out.write(content)
 
 
-def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
-    """Return the record at ``uri``, or None if there is none. Whether its outputs still exist is not checked.
+def record_of(paths: ShardPaths, stage: str) -> Record | None:
+    """Return the record of a shard at ``stage``, or None if there is none. Whether its outputs exist is not checked.
 
-    The URIs of its outputs are moved to the output root that holds the record, which may be a copied one.
+    The file may be one of another shard, copied there by hand: it is no record of this one. The URIs of the outputs
+    are moved to the present output root, which may be a copied one.
     """
+    record = read_record(paths.record(stage), paths.options)
+    if record is None or (record.shard, record.stage) != (paths.key, stage):
+        return None
+    outputs = {
+        role: output.model_copy(update={"uri": paths.place(stage, role) or output.uri})
+        for role, output in record.outputs.items()
+    }
+    return record.model_copy(update={"outputs": outputs})
+
+
+def read_record(uri: str, storage_options: Mapping[str, object]) -> Record | None:
+    """Return the record in the file at ``uri``, as it is stored; None if there is none."""
     content = read_small(uri, storage_options)
     # a power failure can leave a file without content, or with zeros only: it is no record
     if content is None or not content.strip(b"\0"):
         return None
     try:
-        record = Record.model_validate_json(content)
+        return Record.model_validate_json(content)
     except ValidationError as error:
         raise ShardError(
             f"{uri} is not a stage record: {error.errors()[0]['msg']}. Delete it to redo the stage."
         ) from error
-    inside = ShardPaths(output_root="", key=record.shard).record(record.stage)
-    if not uri.endswith(inside):  # not below an output root
-        return record
-    paths = ShardPaths(output_root=uri.removesuffix(inside), key=record.shard)
-    outputs = {
-        role: output.model_copy(update={"uri": paths.place(record.stage, role) or output.uri})
-        for role, output in record.outputs.items()
-    }
-    return record.model_copy(update={"outputs": outputs})
 
 
 def has_its_outputs(record: Record, *stamps_at: Callable[[str], str | None]) -> bool:

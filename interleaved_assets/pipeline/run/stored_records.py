@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from interleaved_assets.io.storage import files_below, is_local, join, list_stamps, read_stamp
-from interleaved_assets.pipeline.run.record import Record, has_its_outputs, read_record
+from interleaved_assets.pipeline.run.record import Record, has_its_outputs, record_of
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.settings import StorageSettings
@@ -22,7 +22,7 @@ def read_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
 
     It is not checked whether the outputs are still those that the records name.
     """
-    found = {name: read_record(paths.record(name), paths.options) for name in stages}
+    found = {name: record_of(paths, name) for name in stages}
     return {name: record for name, record in found.items() if record is not None}
 
 

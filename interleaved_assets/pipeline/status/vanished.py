@@ -12,7 +12,7 @@ from interleaved_assets.model.errors import OptionError, ShardError
 from interleaved_assets.pipeline.raw.keys import check_key, is_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.run.failures import failed_keys
-from interleaved_assets.pipeline.run.record import Record, read_record
+from interleaved_assets.pipeline.run.record import Record, record_of
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, OUTPUTS
@@ -105,6 +105,6 @@ def _places(paths: ShardPaths) -> Iterator[str]:
 def _recorded(paths: ShardPaths, stage: str) -> Record | None:
     """Return the record of ``stage``; None also if it is damaged, since it is removed with the outputs."""
     try:
-        return read_record(paths.record(stage), paths.options)
+        return record_of(paths, stage)
     except ShardError:
         return None

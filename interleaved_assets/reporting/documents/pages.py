@@ -19,7 +19,7 @@ from interleaved_assets.model.errors import ShardError, StorageError, StorageUna
 from interleaved_assets.model.ledger import drop_reasons, empty_ledger
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.lineage.contents import RowKey, dropped_contents, row_keys
-from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.run.record import record_of
 from interleaved_assets.pipeline.stages.dag import OUTPUTS, ROW_STAGES, stage_dag
 from interleaved_assets.pipeline.stages.names import FILTERED, FINAL_TARS, REWRITTEN
 from interleaved_assets.pipeline.stages.outputs import find_table
@@ -167,7 +167,7 @@ def _in_positions_of_rows(ledger: pa.Table, keys: pa.Table, paths: ShardPaths) -
     later = pc.equal(ledger["stage"], FINAL_TARS)
     if not pc.any(later, min_count=0).as_py():
         return ledger
-    record = read_record(paths.record(FILTERED), paths.options)
+    record = record_of(paths, FILTERED)
     selection = record.settings.get("settings") if record else None
     if not (isinstance(selection, Mapping) and selection.get("reindex_positions")):
         return ledger

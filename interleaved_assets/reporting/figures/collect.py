@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.storage import exists
 from interleaved_assets.model.errors import InterleavedError
-from interleaved_assets.pipeline.run.record import Record, read_record
+from interleaved_assets.pipeline.run.record import Record, record_of
 from interleaved_assets.pipeline.run.stored_records import read_valid_records
 from interleaved_assets.pipeline.run.threads import TABLE_READERS, parallel_map
 from interleaved_assets.pipeline.stages.dag import IMAGE_SCORE_STAGES, LEDGER_STAGES, rows_input, stage_dag
@@ -98,7 +98,7 @@ def _left_over(paths: ShardPaths) -> tuple[str, ...]:
 
     A tree that was copied has such tars. No run compares the contents again if the raw shard is gone.
     """
-    final = read_record(paths.record(FINAL_TARS), paths.options)
+    final = record_of(paths, FINAL_TARS)
     if final is None or not any(exists(tar.uri, paths.options) for tar in final.rows_files.values()):
         return ()
     return published_versions({FINAL_TARS: final})

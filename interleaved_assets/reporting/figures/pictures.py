@@ -12,7 +12,7 @@ from interleaved_assets.model.columns import BINARY_SIZE, REQUIRED_COLUMNS
 from interleaved_assets.model.errors import ShardError, StorageError
 from interleaved_assets.model.rows import filter_rows
 from interleaved_assets.pipeline.run.raw_images import with_raw_images
-from interleaved_assets.pipeline.run.record import read_record
+from interleaved_assets.pipeline.run.record import record_of
 from interleaved_assets.pipeline.stages.names import NORMALIZED
 from interleaved_assets.reporting.figures.facts import ImageKey, has_key, image_keys, pictures_by_key, thumbnails_in
 from interleaved_assets.scoring.images.thumbnail import THUMBNAIL_COLUMN, thumbnails
@@ -54,7 +54,7 @@ def with_images(
     tables: Iterable[pa.Table], stage: str, paths: ShardPaths, storage: StorageSettings
 ) -> Iterable[pa.Table]:
     """Return rows of ``stage`` with the bytes of their images, which they may only name in the raw shard."""
-    record = read_record(paths.record(stage), paths.options)
+    record = record_of(paths, stage)
     if record is None or not record.names_images:
         return tables
     return with_raw_images(tables, paths.key, record.source, storage, BATCH_BYTES, few=True)

@@ -93,6 +93,7 @@ def test_a_tar_of_exported_images(exported: Settings, tmp_path: Path) -> None:
 def test_a_later_export_says_nothing_about_the_final_tar(exported: Settings, tmp_path: Path) -> None:
     trace = trace_tar(str(tmp_path / "out/tars/web/b.tar"), exported)
     assert (trace.stage, list(trace.records)[-1]) == ("final_tars", "final_tars")
+    assert trace.status == "complete"  # of the shard, whose images are exported
 
 
 @pytest.mark.parametrize(

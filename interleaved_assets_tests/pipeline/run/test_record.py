@@ -16,6 +16,7 @@ from interleaved_assets.pipeline.run.record import (
     Record,
     has_its_outputs,
     read_record,
+    record_of,
     with_present_stamps,
     write_record,
 )
@@ -161,9 +162,22 @@ def test_output_uris_are_below_the_output_root_of_the_record(tmp_path: Path) -> 
     record = a_record(an_output(Path(before.output("one")), b"first")).model_copy(update={"shard": "cc/a"})
     write_record(record, before.record("one"), {})
     shutil.move(tmp_path / "before", tmp_path / "now")
-    found = valid_record(now.record("one"))  # a move on one filesystem keeps the stamps
+    found = record_of(now, "one")
     assert found is not None
+    assert has_its_outputs(found, read_stamp)  # a move on one filesystem keeps the stamps
     assert found.outputs["rows"].uri == now.output("one")
+
+
+def test_the_record_of_another_shard_or_stage_is_none_of_this_one(tmp_path: Path) -> None:
+    paths = ShardPaths(output_root=str(tmp_path), key="a")
+    record = a_record(an_output(paths.output("one"), b"first"))
+    write_record(record, paths.record("one"), {})
+    assert record_of(paths, "one") == record
+    other = ShardPaths(output_root=str(tmp_path), key="b")
+    for place in (paths.record("two"), other.record("one")):
+        Path(place).parent.mkdir(exist_ok=True)
+        shutil.copy(paths.record("one"), place)
+    assert record_of(paths, "two") is record_of(other, "one") is None
 
 
 def test_the_facts_of_a_file_that_was_not_committed_are_refused(tmp_path: Path) -> None:

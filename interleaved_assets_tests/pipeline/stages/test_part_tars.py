@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from interleaved_assets.pipeline.run.record import Record
 from interleaved_assets.pipeline.run.stored_records import list_outputs, read_valid_records
 from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.stages.webdataset_samples import webdataset_samples
-from interleaved_assets.pipeline.status.status import CurrentStages
+from interleaved_assets.pipeline.status.dataset_status import read_dataset_status
+from interleaved_assets.pipeline.status.status import CurrentStages, State
+from interleaved_assets.pipeline.status.vanished import files_to_forget
 from interleaved_assets.reporting.figures.collect import shard_facts
 from interleaved_assets.settings import Settings, StorageSettings
 from interleaved_assets_tests.defects import change_members
@@ -60,6 +63,21 @@ def split(settings: Settings, folder: Path) -> None:
 
 
 pytestmark = pytest.mark.project("[final_tars]\nmax_samples_per_tar = 3\n", finish=split)
+
+
+def test_records_that_were_copied_to_a_new_name_of_a_shard_are_none_of_it(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "raw/web/a.tar").rename(tmp_path / "raw/web/b.tar")
+    for record in (tmp_path / "out/records").rglob("a.json"):
+        shutil.copy(record, record.with_name("b.json"))
+    assert read_dataset_status(settings).look("web/b").status.state is State.MISSING
+    assert files_to_forget([KEY], settings.storage)[KEY]
+    (tmp_path / "raw/web/b.tar").rename(tmp_path / "raw/web/c.tar")
+    assert not [uri for uri in files_to_forget(["web/b"], settings.storage)["web/b"] if "/tars/" in uri]
+    (tmp_path / "raw/web/c.tar").rename(tmp_path / "raw/web/b.tar")
+    take_all(settings, "web/b")
+    made = {path.replace("web/b", "web/a"): keys for path, keys in tars(tmp_path).items() if "web/b" in path}
+    assert made == SPLIT
+    assert {path: keys for path, keys in tars(tmp_path).items() if "web/a" in path} == SPLIT  # none was replaced
 
 
 def test_a_changed_bound_replaces_the_tars_and_makes_only_this_stage_stale(settings: Settings, tmp_path: Path) -> None:
