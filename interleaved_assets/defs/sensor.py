@@ -115,7 +115,7 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         run_requests=requests,
         dynamic_partitions_requests=[shards.build_delete_request(removed)] if removed else [],
         asset_events=[observation(key, entry.source) for key, entry in handled.items()],
-        cursor=context.cursor if snapshot == before else write_snapshot(snapshot, before, storage),
+        cursor=context.cursor if snapshot == before else write_snapshot(snapshot, before, storage, context.cursor),
         skip_reason=None if requests else summary,
     )
 

@@ -55,6 +55,23 @@ def test_failed_shards_are_named_with_their_errors(
     ]
 
 
+def test_files_that_systems_and_copies_in_progress_leave_are_no_shards(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = tmp_path / "out/records/normalized"
+    for name in ("._a.json", "a (copy).json", "a 2.json", "@eaDir/a.json@SynoEAStream"):
+        (records / name).parent.mkdir(exist_ok=True)
+        (records / name).write_bytes(b"\0\5\26\7" if name[0] == "." else (records / "a.json").read_bytes())
+    for folder in (".~tmp~", ".snapshot/1"):
+        good_shard(tmp_path / "raw" / folder / "c.tar")
+    assert main([*curated, "status", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert [json.loads(line)["shard"] for line in printed.out.splitlines()] == ["a", "b"]
+    assert "2 files were passed over: 2 .tar, such as .snapshot/1/c.tar" in printed.err
+    assert main([*curated, "forget", "--vanished"]) == 0
+    assert capsys.readouterr().out.startswith("nothing to forget")
+
+
 def test_without_shards_status_and_run_say_what_a_shard_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project(tmp_path)
     raw = tmp_path / "raw"

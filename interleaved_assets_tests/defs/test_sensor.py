@@ -285,6 +285,35 @@ def test_a_start_from_the_beginning_uses_no_run_key_again(own: Project) -> None:
     assert len(set(own.sensor.run_keys)) == 2
 
 
+def test_after_outputs_came_back_from_a_backup_what_they_lack_is_requested_under_a_new_key(own: Project) -> None:
+    own.put("a", 1)
+    assert own.sensor.requested() == ["a"]
+    shutil.copytree(own.folder / "out", own.folder / "backup")
+    own.put("b", 2)
+    assert own.sensor.requested() == ["b"]
+    assert own.run("a", "b")
+    shutil.rmtree(own.folder / "out")
+    (own.folder / "backup").rename(own.folder / "out")
+    (own.raw / "b.tar").unlink()
+    assert own.sensor.requested() == ["a"]
+    assert len(set(own.sensor.run_keys)) == 3
+    assert own.sensor.requested() == []
+
+
+def test_after_the_instance_came_back_from_a_backup_shards_that_its_runs_were_to_make_are_requested(
+    done: Project,
+) -> None:
+    cursor = done.sensor.cursor
+    for number, name in enumerate("cd"):
+        done.put(name, number + 5)
+        assert done.sensor.requested() == [name]
+    for name in "cd":
+        done.instance.delete_dynamic_partition(SHARDS, name)
+    done.sensor.cursor = cursor
+    assert done.sensor.requested() == ["c", "d"]
+    assert done.sensor.requested() == []
+
+
 def test_a_content_that_comes_back_after_another_one_is_requested_under_a_key_of_its_own(done: Project) -> None:
     for seed in (9, 0):
         done.put("a", seed)

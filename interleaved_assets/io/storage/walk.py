@@ -20,7 +20,7 @@ class FoundFiles(NamedTuple):
     infos: dict[str, dict[str, Any]]
     """fsspec's info of each file, by path; for a link to a file, the info of that file."""
     refused: dict[str, OSError]
-    """The error of each folder below it that cannot be listed, by path."""
+    """The error of each folder below it that cannot be listed, by path; hidden folders are left out."""
 
 
 def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
@@ -47,7 +47,8 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
         except OSError as error:
             if below == folder:
                 raise
-            if below.rpartition("/")[2] != _OF_THE_DISK:
+            name = below.rpartition("/")[2]
+            if name != _OF_THE_DISK and not name.startswith("."):  # such as .Trash-0
                 found.refused[below] = error
             continue
         for info in listing:

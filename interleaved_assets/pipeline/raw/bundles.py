@@ -17,6 +17,7 @@ from interleaved_assets.io.storage import StorageOptions, filesystem, join, stor
 from interleaved_assets.io.storage.stamps import content_version, raw_stamp
 from interleaved_assets.io.storage.walk import followed
 from interleaved_assets.io.tar.layout import split_extension
+from interleaved_assets.pipeline.raw.keys import is_hidden
 from interleaved_assets.settings import StorageSettings
 
 
@@ -45,7 +46,7 @@ def bundles_of(paths: Iterable[str], storage: StorageSettings) -> dict[str, list
     formats = [one for one in all_formats() if one.name in storage.bundles]
     owners: set[tuple[str, str]] = set()
     for path in paths:
-        if path.rpartition("/")[2].startswith("."):
+        if is_hidden(path):
             continue
         lower = path.lower()
         for one in formats:

@@ -1,7 +1,9 @@
 """File names of raw shards, and their partition keys: safe in the UI, in URLs and in file names.
 
-A shard is a file whose name has the ending of a format and does not begin with a dot. Its key is its path below the
-raw root, percent-encoded except for ``/``; the key of a tar, and of a format that says so, is without the ending.
+A shard is a file whose name has the ending of a format. Neither its name nor that of a folder begins with a dot: such
+folders hold snapshots, deleted files and copies in progress (``.snapshot``, ``.Trash-0``, rsync's ``.~tmp~``). Its key
+is its path below the raw root, percent-encoded except for ``/``; the key of a tar, and of a format that says so, is
+without the ending.
 Characters with a meaning in Dagster's partition selections or in paths are encoded as well: commas and ``...``, the
 folder names ``.`` and ``..``, empty folder names, and ``~``, which marks keys that were cut because they exceeded 200
 bytes.
@@ -23,12 +25,18 @@ MAX_KEY_BYTES: Final = 200
 _CUT_MARK: Final = "~"
 _DIGEST_LENGTH: Final = 32
 _DOT_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.{1,2}(?=/|$)")
+_HIDDEN_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.[^./][^/]*/")
 _EDGE_SLASH: Final = re.compile(r"(?:(?<=/)|^)/|/$")
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether the name of the file, or of a folder on the way to it, begins with a dot."""
+    return path.rpartition("/")[2].startswith(".") or _HIDDEN_FOLDER.search(path) is not None
 
 
 def is_shard(path: str, formats: Collection[str] = ()) -> bool:
     """Return whether the file at ``path`` is a shard of one of ``formats``; all formats count if that is empty."""
-    return not path.rpartition("/")[2].startswith(".") and bool(_left_out(path, formats) or _other(path, formats))
+    return not is_hidden(path) and bool(_left_out(path, formats) or _other(path, formats))
 
 
 def shard_key(path: str) -> str:
@@ -95,7 +103,8 @@ def _encode(stem: str) -> str:
 def is_key(text: str) -> bool:
     """Return whether ``text`` may be the key of a shard; a path made of it then stays below its folder."""
     safe = re.fullmatch(r"[\w.~%/-]+", text, re.ASCII) and len(text) <= MAX_KEY_BYTES
-    return bool(safe) and not _DOT_FOLDER.search(text) and not _EDGE_SLASH.search(text)
+    is_named = not text.rpartition("/")[2].startswith(".")  # macOS copies ``a.json`` with a file ``._a.json``
+    return bool(safe) and is_named and not _DOT_FOLDER.search(text) and not _EDGE_SLASH.search(text)
 
 
 def check_key(text: str) -> None:

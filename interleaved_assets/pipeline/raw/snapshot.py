@@ -22,6 +22,7 @@ from interleaved_assets.settings import StorageSettings
 
 _FILE: Final = "state/raw_shards.parquet"
 _ID: Final = b"snapshot"
+_AFTER: Final = b"after"
 _SCHEMA: Final = pa.schema(
     [
         pa.field("key", pa.string(), nullable=False),
@@ -131,8 +132,10 @@ def compare_with_snapshot(
 def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, SnapshotEntry]:
     """Return the entries that were in force when a tick ended with ``cursor``; empty if there is no snapshot.
 
-    If the file has another cursor, the tick that wrote it failed, and the contents that it marked as handled were not
-    handled. Without a cursor, nothing counts as handled.
+    If ``cursor`` is the one before that of the file, the tick that wrote the file failed, and the contents that it
+    marked as handled were not handled. If it is neither, the file or the cursor is from a backup: nothing counts as
+    handled, and stamps count as first listed now, since a run that was requested may be lost with the other. Without a
+    cursor, nothing counts as handled.
 
     Raises:
         StorageError: the file is damaged, or the storage refuses it.
@@ -140,22 +143,30 @@ def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, Sna
     table = _read(storage)
     if table is None:
         return {}
-    stored = (table.schema.metadata or {}).get(_ID, b"").decode()
+    metadata = table.schema.metadata or {}
     columns = table.to_pydict()
-    nothing = [None] * table.num_rows
-    handled = columns["handled"] if cursor == stored else columns["handled_before"] if cursor else nothing
+    handled: list[str | None] = [None] * table.num_rows
+    if cursor and cursor.encode() == metadata.get(_ID):
+        handled = columns["handled"]
+    elif cursor and cursor.encode() == metadata.get(_AFTER):
+        handled = columns["handled_before"]
+    elif cursor:
+        columns["since"] = [math.inf] * table.num_rows  # no time is later than the next comparison
     names = ("key", "uri", "size", "stamp", "since", "version")
     rows = zip(*(columns[name] for name in names), handled, strict=True)
     return {row[0]: SnapshotEntry(*row) for row in rows}
 
 
-def write_snapshot(snapshot: Snapshot, before: Snapshot, storage: StorageSettings) -> str:
-    """Write ``snapshot``, a few dozen bytes per shard, in place of ``before``, and return its cursor."""
+def write_snapshot(snapshot: Snapshot, before: Snapshot, storage: StorageSettings, after: str | None) -> str:
+    """Write ``snapshot``, a few dozen bytes per shard, in place of ``before``, and return its cursor.
+
+    ``after`` is the cursor with which ``before`` was read.
+    """
     cursor = uuid.uuid4().hex
     rows = sorted(snapshot.values())
     columns: dict[str, list[object]] = {name: [getattr(row, name) for row in rows] for name in SnapshotEntry._fields}
     columns["handled_before"] = [before[row.key].handled if row.key in before else None for row in rows]
-    schema = _SCHEMA.with_metadata({_ID: cursor.encode()})
+    schema = _SCHEMA.with_metadata({_ID: cursor.encode(), _AFTER: (after or "").encode()})
     with parquet_shard(_uri(storage), schema, storage_options=storage.options) as out:
         out.write(pa.table(columns, schema=schema))
     return cursor

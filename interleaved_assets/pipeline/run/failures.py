@@ -97,7 +97,7 @@ def remove_record(key: str, stage: str, storage: StorageSettings) -> bool:
 def failed_keys(storage: StorageSettings, stage: str) -> list[str]:
     """Return the keys of the shards with a stored failure at ``stage``: one listing."""
     names = files_below(join(storage.output_root, f"{FAILURES_FOLDER}/{stage}"), storage.options)
-    return sorted(name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING))
+    return sorted(key for name in names if name.endswith(_ENDING) and is_key(key := name.removesuffix(_ENDING)))
 
 
 def read_failures(storage: StorageSettings, stages: Collection[str]) -> dict[str, dict[str, Failure]]:

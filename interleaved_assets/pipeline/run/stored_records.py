@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from interleaved_assets.io.storage import files_below, is_local, join, list_stamps, read_stamp
+from interleaved_assets.pipeline.raw.keys import is_key
 from interleaved_assets.pipeline.run.record import Record, has_its_outputs, record_of
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
@@ -50,6 +51,8 @@ def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str
 def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list[str]:
     """Return the keys of the shards that have a record of ``stage``: one listing.
 
+    A file whose name is no key, such as a copy by hand or the ``._a.json`` of macOS, is of no shard.
+
     Args:
         below: part of the keys before a slash; other keys are left out, and not listed.
     """
@@ -57,7 +60,7 @@ def recorded_keys(storage: StorageSettings, stage: str, below: str = "") -> list
     folder = join(root, below) if below else root
     files = files_below(folder, storage.options)
     names = [name.removesuffix(".json") for name in files if name.endswith(".json")]
-    return [f"{below}/{name}" if below else name for name in names]
+    return [key for name in names if is_key(key := f"{below}/{name}" if below else name)]
 
 
 def list_outputs(storage: StorageSettings, stages: Iterable[Stage]) -> Stamps:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from interleaved_assets.export.names import is_image_file
 from interleaved_assets.io.storage import file_info, files_below, join, remove_file
 from interleaved_assets.model.errors import OptionError, ShardError
-from interleaved_assets.pipeline.raw.keys import check_key, is_key
+from interleaved_assets.pipeline.raw.keys import check_key
 from interleaved_assets.pipeline.raw.listing import list_raw_files
 from interleaved_assets.pipeline.run.failures import failed_keys
 from interleaved_assets.pipeline.run.record import Record, record_of
@@ -25,8 +25,6 @@ from interleaved_assets.settings.shard_paths import ShardPaths
 def vanished_shards(storage: StorageSettings) -> list[str]:
     """Return the sorted keys of the shards that have a record or a failure but no raw shard.
 
-    A file whose name is no key, such as a copy by hand, is of no shard.
-
     Raises OptionError if that is not known: the raw root holds no shard at all, for example because its disk is not
     mounted, or a folder of it cannot be listed.
     """
@@ -37,7 +35,7 @@ def vanished_shards(storage: StorageSettings) -> list[str]:
     if listing.unlisted:
         raise OptionError(f"which raw shards are gone is not known: {listing.problem}")
     failed = {key for stage in EVERY_STAGE for key in failed_keys(storage, stage)}
-    return sorted(filter(is_key, (recorded_stages(storage, EVERY_STAGE).keys() | failed) - raws))
+    return sorted((recorded_stages(storage, EVERY_STAGE).keys() | failed) - raws)
 
 
 def files_to_forget(keys: Collection[str], storage: StorageSettings) -> dict[str, dict[str, int]]:

@@ -59,6 +59,12 @@ def test_a_folder_that_cannot_be_listed_is_named(folder: Path, monkeypatch: pyte
         find_files_below(LocalFileSystem(), str(folder))
 
 
+def test_a_hidden_folder_that_cannot_be_listed_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / ".Trash-0").mkdir()
+    refuse_listing(monkeypatch, folder / ".Trash-0")
+    assert find_files_below(LocalFileSystem(), str(folder)).refused == {}
+
+
 def test_no_reader_passes_over_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good_shard(tmp_path / "a.tar")
     good_shard(tmp_path / "in/b.tar")

@@ -94,6 +94,10 @@ def test_known_keys(path: str, key: str) -> None:
         ("a.tar.bz2", False),
         ("a.tar.tmp", False),
         (".a.tar", False),
+        ("a/.~tmp~/b.tar", False),
+        (".snapshot/1/a.parquet", False),
+        ("a.d/..data/b.tar", True),
+        ("./../b.tar", True),  # objects in a store may have such names
         ("a/.tar", False),
         ("tar", False),
         ("a.parquet", True),

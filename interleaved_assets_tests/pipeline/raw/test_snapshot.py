@@ -1,4 +1,5 @@
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable
@@ -164,13 +165,16 @@ def test_what_is_handled_counts_only_under_the_cursor_of_its_tick(storage: Stora
     put(storage, "ü,b.tar", b"two", 1)
     seen = see(storage, {}, now=100).snapshot
     first = seen | {"a": seen["a"]._replace(handled=seen["a"].version)}
-    cursor = write_snapshot(first, {}, storage)
+    cursor = write_snapshot(first, {}, storage, None)
     assert read_snapshot(storage, cursor) == first
     both = {key: entry._replace(handled=entry.version) for key, entry in first.items()}
-    failed = write_snapshot(both, first, storage)
+    failed = write_snapshot(both, first, storage, cursor)
     assert read_snapshot(storage, cursor) == first  # the tick that wrote it has not ended with its cursor
     assert read_snapshot(storage, failed) == both
     assert read_snapshot(storage, None) == seen  # after a reset of the cursor
+    restored = read_snapshot(storage, "of a backup")
+    assert restored == {key: entry._replace(since=math.inf) for key, entry in seen.items()}
+    assert see(storage, restored, now=300).snapshot == {key: entry._replace(since=300) for key, entry in seen.items()}
 
 
 def test_a_known_stamp_is_not_hashed_again(storage: StorageSettings) -> None:

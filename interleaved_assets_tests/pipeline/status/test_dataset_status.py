@@ -94,7 +94,7 @@ def test_a_file_written_again_with_the_same_bytes_is_current_after_the_next_snap
     assert statuses(read_dataset_status(settings)) == {"a": changed, "web/b": changed}
     storage = settings.storage
     seen = compare_with_snapshot(list_raw_shards(storage), {}, storage, now=100, quiet_seconds=0, at_most=9)
-    write_snapshot(seen.snapshot, {}, storage)
+    write_snapshot(seen.snapshot, {}, storage, None)
     assert statuses(read_dataset_status(settings)) == {"a": "complete", "web/b": changed}
     os.utime(tmp_path / "raw/a.tar", (6, 6))  # after that snapshot
     assert statuses(read_dataset_status(settings)) == {"a": changed, "web/b": changed}
