@@ -201,14 +201,12 @@ def main() -> None:
         parser.error(f"--way {sorted(unknown)[0]}: the ways are {'; '.join(contestants)}")
     contestants = {way: turn for way, turn in contestants.items() if way in (options.way or contestants)}
     size = DatasetSize(shards=options.shards, samples=options.samples)
-    # the turns read a whole folder of shards: each size has its own
-    folder = options.work if size == DatasetSize() else options.work / f"{size.shards}-shards-{size.samples}-samples"
     found = {}
     for checkout in {REPOSITORY, options.before or REPOSITORY}:
         # as pip does for the peer; else each process may compile the modules anew
         compileall.compile_dir(checkout / "interleaved_assets", quiet=1)
     for form in options.form or FORMS:
-        tars = ensure_dataset(folder, form, size)
+        tars = ensure_dataset(size.folder(options.work), form, size)
         found[form] = measure(tars, contestants, options.rounds, options.work)
         print(table(form, found[form]), end="\n\n", flush=True)
     print(f"load {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} cores")

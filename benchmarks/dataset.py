@@ -46,6 +46,10 @@ class DatasetSize:
         """Documents of the shard with this number."""
         return self.samples + (shard < self.longer_shards)
 
+    def folder(self, work: Path) -> Path:
+        """``work`` for the defaults, else a folder in it: what reads all shards of a folder gets those of one size."""
+        return work if self == DatasetSize() else work / f"{self.shards}-shards-{self.samples}-samples"
+
 
 def canvas(rng: np.random.Generator, side: int = CANVAS_SIDE) -> np.ndarray:
     """A picture of ``(side, side, 3)`` uint8 with the spectrum of a photograph, some edges and sensor noise."""

@@ -1,10 +1,11 @@
 """Times the four directions, WebDataset and Parquet to either, against nemo-curator 1.4.0 and against ``cp``.
 
-Every direction reads six shards, drops the images whose aspect ratio is outside 1.0 to 2.0 and writes the rest with all
-their bytes. The contestants take turns within every round, in processes that stay up; only the work is timed. The page
-cache is warm, outputs are deleted after each timing and the disk is left to settle before the next. With ``--fresh``
-each turn has a new process, and so what it imports late and allocates first; ``--parquet-of peer`` reads the other
-library's Parquet files, compressed with Snappy.
+Every direction reads six shards of 85 documents, drops the images whose aspect ratio is outside 1.0 to 2.0 and writes
+the rest with all their bytes. The contestants take turns within every round, in processes that stay up; only the work
+is timed. The page cache is warm, outputs are deleted after each timing and the disk is left to settle before the next.
+With ``--fresh`` each turn has a new process, and so what it imports late and allocates first; ``--parquet-of peer``
+reads the other library's Parquet files, compressed with Snappy. ``--shards`` and ``--samples`` take other numbers: a
+shard of 128 MB has 162 documents of raw frames, 576 of JPEG inside TIFF and 1,536 of JPEG members.
 
     python -m benchmarks.io_directions --peer-python peer-env/bin/python --work build/bench --json build/bench/io.json
 """
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.dataset import FORMS, Form, ensure_dataset
+from benchmarks.dataset import FORMS, DatasetSize, Form, ensure_dataset
 from benchmarks.output_check import Written, expected, written
 from benchmarks.workers import Worker
 
@@ -208,6 +209,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder for the data and the outputs, 3 GB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--form", choices=FORMS, action="append", help="only this form of the data")
+    parser.add_argument("--shards", type=int, default=6, help="number of shards (default 6)")
+    parser.add_argument("--samples", type=int, default=85, help="documents in each (default 85; 0.8 MB each as raw)")
     parser.add_argument("--direction", choices=DIRECTIONS, action="append", help="only this direction")
     parser.add_argument("--no-own", action="store_true", help="measure the peer and cp alone")
     parser.add_argument("--fresh", action="store_true", help="each turn in a new process, without its imports")
@@ -216,7 +219,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
 
-    work = options.work.resolve()
+    size = DatasetSize(shards=options.shards, samples=options.samples)
+    work = size.folder(options.work.resolve())
     started_load = os.getloadavg()
     results = []
     with contextlib.ExitStack() as stack:
@@ -226,7 +230,7 @@ def main() -> None:
         if not options.no_own:
             own = stack.enter_context(Worker(sys.executable, HERE / "own_io.py"))
         for form in options.form or FORMS:
-            tars = ensure_dataset(work, form)
+            tars = ensure_dataset(work, form, size)
             truth = expected(tars, *ASPECT_RATIO)
             maker = asking({"own": own, "peer": peer}[options.parquet_of] or peer, aspect_ratio=(0.0, 1e9))
             made_by = options.parquet_of if own else "peer"

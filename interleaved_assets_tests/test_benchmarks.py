@@ -181,7 +181,7 @@ def test_the_chain_and_the_four_directions(start: Start, tmp_path: Path, noise: 
     assert "dagster" not in alone
     with pytest.raises(SystemExit):
         start("chain", "--work", tmp_path / "chain", "--way", "straight on")
-    said = start("io_directions", "--work", tmp_path / "io", "--rounds", "1", "--form", "jpeg", "--fresh")
+    said = start("io_directions", "--work", tmp_path / "io", *size[:4], *size[6:], "--fresh")
     assert said.count("| jpeg | ") == 4
 
 
