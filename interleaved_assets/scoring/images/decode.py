@@ -14,6 +14,7 @@ checksum (flipped bits in the middle of a JPEG) is not detected, as in any decod
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
@@ -27,6 +28,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from interleaved_assets.model.errors import ImageError, InterleavedError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, png_chunks
 from interleaved_assets.scoring.images.jpeg_strips import check_jpeg_strips, strip_without_end
+from interleaved_assets.scoring.images.plain_jpeg import plain_jpeg
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff, raw_pixels
 from interleaved_assets.scoring.images.size import DEFAULT_MAX_PIXELS, exif_orientation, open_header, pillow_result
 
@@ -78,17 +80,19 @@ def decode_image(data: Buffer, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> BgrIm
 
 
 def decode_plain(data: Buffer, *, max_pixels: int) -> BgrImage | None:
-    """Return the pixels of an ordinary TIFF as :func:`decode_image` does; None if Pillow must open the file."""
+    """Return the pixels of an ordinary JPEG or TIFF as :func:`decode_image` does; None if Pillow must open the file."""
+    most = min(max_pixels, DEFAULT_MAX_PIXELS)  # Pillow opens a larger one, and has a limit of its own
+    if (size := plain_jpeg(data)) is not None:
+        is_whole = strip_without_end(data, [0], [len(data)]) is None
+        return _decode_of_size(data, *size) if is_whole and math.prod(size) <= most else None
     header = plain_tiff(data)
-    # Pillow opens a larger one, and has a limit of its own
-    if header is None or header.width * header.height > min(max_pixels, DEFAULT_MAX_PIXELS):
+    if header is None or header.width * header.height > most:
         return None
     if header.strips is not None:
         return raw_pixels(data, header)
     # libtiff takes 1.4 times as long for the same pixels
-    offset, size = header.photo or (0, len(data))
-    image = _decode_with_opencv(bytes_of(data)[offset : offset + size], 1)
-    return None if image is None or image.shape != (header.height, header.width, 3) else image
+    offset, length = header.photo or (0, len(data))
+    return _decode_of_size(bytes_of(data)[offset : offset + length], header.width, header.height)
 
 
 def decode_opened(header: Image.Image, data: Buffer, *, max_pixels: int, reduced: Reduction = 1) -> BgrImage:
@@ -181,6 +185,11 @@ def _decode_with_opencv(data: Buffer, reduced: Reduction) -> BgrImage | None:
         return cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS[reduced] | cv2.IMREAD_IGNORE_ORIENTATION)
     except Exception:  # noqa: BLE001 - cv2.error, MemoryError, UnicodeDecodeError: Pillow tries next
         return None
+
+
+def _decode_of_size(data: Buffer, width: int, height: int) -> BgrImage | None:
+    image = _decode_with_opencv(data, 1)
+    return None if image is None or image.shape != (height, width, 3) else image
 
 
 def _decode_with_pillow(image: Image.Image) -> BgrImage:

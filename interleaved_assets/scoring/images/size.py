@@ -1,5 +1,6 @@
 """Width, height and aspect ratio of an image, from its header, without decoding."""
 
+import math
 from collections.abc import Callable
 from importlib import import_module
 from io import BufferedReader
@@ -11,6 +12,7 @@ from PIL import Image, UnidentifiedImageError
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
 from interleaved_assets.model.errors import ImageError, row_error
 from interleaved_assets.scoring.images.containers import Buffer, bytes_of, icon_image, png_chunks
+from interleaved_assets.scoring.images.plain_jpeg import plain_jpeg
 from interleaved_assets.scoring.images.plain_tiff import plain_tiff
 
 T = TypeVar("T")
@@ -57,10 +59,10 @@ def image_size(data: Buffer) -> tuple[int, int]:
         ImageError: ``undecodable_image``, the file has none of the formats :data:`IMAGE_FORMATS`; ``too_many_pixels``,
             Pillow refuses it as a decompression bomb (twice :data:`DEFAULT_MAX_PIXELS`).
     """
-    header = plain_tiff(data)
-    if header is None or header.width * header.height > DEFAULT_MAX_PIXELS:
-        return displayed_size(open_header(data))
-    return header.width, header.height
+    size = plain_jpeg(data)
+    if size is None and (header := plain_tiff(data)) is not None:
+        size = header.width, header.height
+    return displayed_size(open_header(data)) if size is None or math.prod(size) > DEFAULT_MAX_PIXELS else size
 
 
 def displayed_size(image: Image.Image) -> tuple[int, int]:
