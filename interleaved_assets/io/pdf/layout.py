@@ -117,8 +117,6 @@ def _rows(runs: _Numbered) -> list[_Numbered]:
             shared = min(top, box.top) - max(bottom, box.bottom)
             if shared >= _BESIDE * min(top - bottom, box.height):
                 rows[-1].append(numbered)
-                if box.height < top - bottom:
-                    spans[-1] = (bottom, top)
                 continue
         rows.append([numbered])
         spans.append((box.bottom, box.top))

@@ -299,7 +299,7 @@ def _canonical_order(table: pa.Table) -> tuple[np.ndarray, list[tuple[int, int]]
     modalities = np.array([MODALITIES[name] for name in table["modality"].to_pylist()], np.int8)
     order = np.lexsort((modalities, table["position"].to_numpy(), samples))
     borders = np.flatnonzero(np.diff(samples[order])) + 1
-    return order, list(zip([0, *borders.tolist()], [*borders.tolist(), len(order)], strict=True)) if len(order) else []
+    return order, list(zip([0, *borders.tolist()], [*borders.tolist(), len(order)], strict=True))
 
 
 def _is_kept_name(name: str, key: str) -> bool:

@@ -46,8 +46,6 @@ def language_of(text: str) -> tuple[str, float]:
     if not any(map(str.isalpha, line)):
         return UNDETERMINED, 0.0
     labels, probabilities = language_model().predict(line)
-    if not labels:
-        return UNDETERMINED, 0.0
     # fastText's probabilities of single precision can exceed 1 in the last digit
     return labels[0].removeprefix(_LABEL), min(float(probabilities[0]), 1.0)
 

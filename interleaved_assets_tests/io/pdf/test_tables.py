@@ -125,3 +125,18 @@ def test_a_turned_page_is_read_as_it_is_shown(tmp_path: Path) -> None:
     write_pdf(path, [page])
     path.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
     assert [row["text_content"] for row in read(path)[1:]] == ["first line", "second line"]
+
+
+def test_a_cell_over_two_rows_stands_in_the_first(tmp_path: Path) -> None:
+    grid = rules(*((x, 540, x, 600) for x in (50, 150, 350)), *((50, y, 350, y) for y in (600, 580, 540)))
+    page = grid + rules((150, 560, 350, 560)) + cells((54, 585, "Name"), (154, 585, "City"), (54, 545, "Ada"))
+    page += cells((154, 565, "Bern"), (154, 545, "Rom"))
+    assert tables(tmp_path, page) == [("table", "| Name | City |\n| --- | --- |\n| Ada | Bern |\n|  | Rom |")]
+
+
+def test_text_beside_a_table_is_read_before_and_after_it(tmp_path: Path) -> None:
+    page = GRID + WORDS + text(10, 570, "Left.") + text(400, 570, "Right.")
+    assert tables(tmp_path, page) == [("text", "Left."), ("table", TABLE), ("text", "Right.")]
+    # a column of prose beside it is read to its end
+    column = cells(*((400, y, "Words beside the table.") for y in range(640, 480, -14)))
+    assert [kind for kind, _ in tables(tmp_path, GRID + WORDS + column)] == ["table", "text"]

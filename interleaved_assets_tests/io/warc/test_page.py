@@ -115,6 +115,7 @@ def test_a_sidebar_by_element_and_name_is_left_out_beside_a_short_article(openin
 def test_the_text_around_main_or_article_is_left_out_unless_there_are_many_articles() -> None:
     assert main(f"<body>before<main><p>{LONG}</p></main>after</body>") == [LONG.strip()]
     assert main(f"<body>before<article><p>{LONG}</p></article>after</body>") == [LONG.strip()]
+    assert main(f"<body>before<div itemprop=articleBody><p>{LONG}</p></div>after</body>") == [LONG.strip()]
     several = "".join(f"<article><p>{number} {LONG}</p></article>" for number in range(4))
     assert main(f"<body>before{several}</body>") == ["before", *(f"{number} {LONG}".strip() for number in range(4))]
 

@@ -154,7 +154,7 @@ def test_data_urls_give_their_bytes_and_fillers_are_left_out(tmp_path: Path) -> 
 def test_the_largest_image_of_a_set_is_shown_and_the_one_that_scripts_would_load(tmp_path: Path) -> None:
     html = (
         "<base href='https://cdn.example/x/'>"
-        f"<p>{WORDS}</p><img src=s.png srcset='m.png 400w, l,arge.png 800w,s.png 200w'>"
+        f"<p>{WORDS}</p><img src=s.png srcset='m.png 400w, l,arge.png 800w,s.png 200w, odd.png bigw'>"
         "<picture><source srcset='p.avif 2x, q.avif 3x'><img src=p.png></picture>"
         "<img src='data:image/gif;base64,R0lGOD' data-src=lazy.png><img srcset='only.png'><img src='ftp://a/b.png'>"
         "<img src='http://[broken/'><img alt=none><img src='//cdn2.example/y.png#f'>"
@@ -226,6 +226,7 @@ def test_bodies_are_unpacked_as_browsers_do_whatever_the_server_says(tmp_path: P
         (chunked, "Transfer-Encoding: chunked\r\nContent-Encoding: x-gzip\r\n"),
         (packed, "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n"),
         (packed + b"\0junk", "Content-Encoding: gzip\r\n"),
+        (packed + b"junk", "Content-Encoding: x-gzip\r\n"),
         (packed, ""),
         (gzip.compress(html[:99]) + gzip.compress(html[99:]), "Content-Encoding: x-gzip\r\n"),
         (deflated(html), "Content-Encoding: deflate\r\n"),
