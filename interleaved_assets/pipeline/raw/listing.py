@@ -44,6 +44,7 @@ from interleaved_assets.settings import StorageSettings
 
 # Names of the time of a file's last change in fsspec info: local, S3, Google, Azure.
 _TIMES: Final = ("mtime", "LastModified", "updated", "last_modified", "modified")
+_HASHES: Final = ("xxh3:", "sha256:")
 _cut_paths: dict[tuple[str, str], str] = {}
 """The path of each key that was cut, by raw root and key."""
 _listing: Final = threading.Lock()
@@ -237,7 +238,8 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
     """Return the data version of a raw shard: ``etag:…`` if the store has one, else ``xxh3:…`` of the content.
 
     ``known`` is the shard's source in an earlier record. If its stamp is unchanged, its version is returned without
-    reading the shard; else the content is hashed as it was then, so that records with ``sha256:…`` stay valid.
+    reading the shard; else the content is hashed as it was then, so that records with ``sha256:…`` stay valid. A shard
+    that was moved from a folder into a store with ETags is read once: the same bytes keep their version.
 
     Raises:
         StorageError: the shard cannot be read, or its name is not UTF-8.
@@ -245,9 +247,17 @@ def raw_content_version(shard: RawShard, storage: StorageSettings, known: RawSou
     check_name(shard.uri)
     if known is not None and (known.uri, known.size, known.stamp) == (shard.uri, shard.size, shard.stamp):
         return known.version
-    if shard.files:
-        return bundle_version(shard.files, shard.stamp, storage.options)
-    return content_version(shard.uri, shard.stamp, storage.options, like=known.version if known else "")
+    like = known.version if known else ""
+
+    def version(stamp: str) -> str:
+        if shard.files:
+            return bundle_version(shard.files, stamp, storage.options)
+        return content_version(shard.uri, stamp, storage.options, like=like)
+
+    found = version(shard.stamp)
+    if known is not None and known.size == shard.size and like.startswith(_HASHES) and not found.startswith(_HASHES):
+        return like if version("") == like else found
+    return found
 
 
 def seems_same(recorded: str, stamp: str) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,7 +28,8 @@ from interleaved_assets.pipeline.stages.dag import stage_dag
 from interleaved_assets.pipeline.status.vanished import files_to_forget, remove_files, vanished_shards
 from interleaved_assets.reporting.documents.choice import Choice
 from interleaved_assets.reporting.documents.pages import shard_documents
-from interleaved_assets.settings import Settings
+from interleaved_assets.settings import Settings, load_settings
+from interleaved_assets_tests.defs.runs import Watcher, run_chain
 from interleaved_assets_tests.documents import (
     ROWS,
     document,
@@ -39,6 +41,7 @@ from interleaved_assets_tests.documents import (
 )
 from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.s3 import S3Server
+from interleaved_assets_tests.s3_requests import counted_requests
 from interleaved_assets_tests.system_calls import failing, system_calls
 
 BY_REFERENCE = 'image_bytes = "referenced"\n'
@@ -219,6 +222,42 @@ def test_the_library_does_not_take_other_bytes(
     (error,) = errors_of(table, tmp_path)
     assert error.startswith("source_changed: ")
     assert error.endswith("raw/a.tar is not the raw shard that the rows were made from: it was replaced")
+
+
+@pytest.mark.parametrize("bytes_of_images", ["referenced", "copied"])
+def test_a_raw_shard_that_was_moved_into_a_bucket_is_read_once_and_not_made_again(
+    tmp_path: Path, s3_environment: S3Server, bucket: str, bytes_of_images: str
+) -> None:
+    text = f'image_bytes = "{bytes_of_images}"\nbundles = {{images = 1}}\n[watch]\nquiet_seconds = 0\n'
+    settings = project(tmp_path, text)
+    good_shard(tmp_path / "raw/a.tar")
+    (tmp_path / "raw/b.png").write_bytes(sharp_image(3))
+    (tmp_path / "raw/b.txt").write_text("a caption")
+    keys = ["a", "images-0-of-1"]
+    with dg.DagsterInstance.ephemeral() as instance:
+        sensor = Watcher(instance, settings)
+        assert sensor.requested() == keys
+        assert run_chain(instance, settings, keys).success
+        tars = {path: path.read_bytes() for path in (tmp_path / "out/tars").iterdir()}
+        s3_environment.fs.put(f"{tmp_path}/raw/", f"{bucket}/raw/", recursive=True)
+        shutil.rmtree(tmp_path / "raw")
+        file = tmp_path / "interleaved.toml"
+        file.write_text(file.read_text().replace('raw_root = "raw"', f'raw_root = "{bucket}/raw"'))
+        sensor.settings = settings = load_settings(file)
+        assert sensor.requested() == []
+        dag = stage_dag(settings)
+        assert all(take_through(stage, key, settings).unchanged for stage in dag.values() for key in keys)
+        with counted_requests() as requests:
+            assert all(take_through(dag["normalized"], key, settings).unchanged for key in keys)
+        assert not [request for request in requests if request.startswith("GET") and "/raw/a.tar" in request]
+        Path(settings.storage.shard("a").record("final_tars")).unlink()
+        take_through(dag["final_tars"], "a", settings)  # with images from the bucket
+        assert {path: path.read_bytes() for path in tars} == tars
+        # other bytes of the same size are not taken for them
+        content = bytearray(s3_environment.fs.cat_file(f"{bucket}/raw/a.tar"))
+        content[content.index(b"IDAT") + 100] ^= 1
+        s3_environment.fs.pipe_file(f"{bucket}/raw/a.tar", bytes(content))
+        assert not take_through(dag["normalized"], "a", settings).unchanged
 
 
 def test_the_library_says_that_a_raw_shard_cannot_be_read(settings: Settings, tmp_path: Path) -> None:
