@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_failed_shards_are_named_with_their_errors(
     assert [line["error"].partition(" is empty")[0] for line in facts if line["state"] == "failed"] == [
         f"{tmp_path}/raw/empty-{number:02d}.tar" for number in range(FAILURES_SHOWN + 2)
     ]
+
+
+def test_after_a_copy_of_the_outputs_status_says_that_nothing_is_made_again(
+    curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tmp_path / "out", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "copy").rename(tmp_path / "out")
+    sentence = "It compares files that were only copied by their hash, and does not make them again."
+    assert main([*curated, "status"]) == 0
+    assert sentence in " ".join(capsys.readouterr().out.split())
+    assert main([*curated, "run", "--json"]) == 0
+    assert {json.loads(line)["outcome"] for line in capsys.readouterr().out.splitlines()} == {"current"}
+    assert main([*curated, "status"]) == 0
+    assert sentence not in " ".join(capsys.readouterr().out.split())
 
 
 def test_files_that_systems_and_copies_in_progress_leave_are_no_shards(

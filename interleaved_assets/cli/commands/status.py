@@ -72,7 +72,7 @@ def status_command(file: str | None, *, as_json: bool) -> int:
     out.print_table(columns, lines, title=counted(len(statuses), "shard"), right=("shards",))
     for text in _failures(dataset, statuses):
         out.print_line(text)
-    for text in _what_a_run_would_make(to_make, dataset, settings.watch.nightly):
+    for text in _what_a_run_would_make(to_make, statuses.values(), dataset, settings.watch.nightly):
         out.print_line(text)
     print_passed_over(dataset, as_json=False)
     return 2 if dataset.problem else 0
@@ -144,15 +144,20 @@ def _endings() -> str:
     return f"{', '.join(most)} or {last}"
 
 
-def _what_a_run_would_make(to_make: "Mapping[str, Sequence[str]]", dataset: "DatasetStatus", nightly: str) -> list[str]:
+def _what_a_run_would_make(
+    to_make: "Mapping[str, Sequence[str]]", statuses: "Iterable[Status]", dataset: "DatasetStatus", nightly: str
+) -> list[str]:
+    from interleaved_assets.pipeline.status.dataset_status import NOT_AS_RECORDED
     from interleaved_assets.reporting.wording.text import counted
 
     due = [stages for stages in to_make.values() if stages]
     if not due:
         return ["A run would make nothing."]
+    copied = any(NOT_AS_RECORDED in status.text for status in statuses)
     return [
         f"A run would take {counted(len(due), 'shard')} through {', '.join(_in_order(due, dataset))}: interleaved run, "
         f"or in Dagster the schedule nightly ({nightly}, UTC) while it is on.",
+        *(["It compares files that were only copied by their hash, and does not make them again."] if copied else []),
     ]
 
 

@@ -21,6 +21,7 @@ from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.pipeline.status.status import COMPLETE, CurrentStages, State, Status
 from interleaved_assets.settings import Settings, StorageSettings
 
+NOT_AS_RECORDED: Final = "its files are not those that were recorded"
 VANISHED: Final = Status(
     State.VANISHED, "vanished: the raw shard is gone, its outputs are kept until interleaved forget"
 )
@@ -125,8 +126,7 @@ class DatasetStatus:
             return Status(State.MISSING, text, status.stage)
         if status.stage in (self.recorded or {}).get(key, ()):
             text = (
-                f"no {status.stage}: its files are not those that were recorded; they were deleted, replaced or "
-                "copied, or a run is writing them"
+                f"no {status.stage}: {NOT_AS_RECORDED}; they were deleted, replaced or copied, or a run is writing them"
             )
             return Status(State.MISSING, text, status.stage)
         return status
