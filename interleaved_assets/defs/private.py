@@ -4,6 +4,7 @@ Everything else in ``defs/`` is Dagster's documented API.
 """
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 import dagster as dg
@@ -16,7 +17,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 # Without this mark on its output, Dagster records one data version for all shards of a run, failed ones included.
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
-__all__ = ["RECORDS_NOTHING", "TargetMaterialization", "delete_compute_logs", "latest_event_ids"]
+__all__ = ["RECORDS_NOTHING", "TargetMaterialization", "delete_run_and_files", "latest_event_ids"]
 
 RECORDS_NOTHING: Final = SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 """Metadata key of an output for which Dagster records no materialization."""
@@ -35,6 +36,15 @@ def latest_event_ids(
     return dict(instance.get_latest_storage_id_by_partition(asset, kind, None if keys is None else set(keys)))
 
 
-def delete_compute_logs(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete the stdout and stderr of a run's steps, which remain when the run is deleted."""
+def delete_run_and_files(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Delete a run with the files that Dagster leaves of it: stdout and stderr of its steps, and its events in SQLite.
+
+    SQLite's storage has a file for each run. Without its rows it is as large as before, some hundred KB.
+    """
     instance.compute_log_manager.delete_logs(prefix=[run_id])
+    instance.delete_run(run_id)
+    path_of_events = getattr(instance.event_log_storage, "path_for_shard", None)  # other storages have no files
+    if path_of_events is not None:
+        events = Path(path_of_events(run_id))
+        for file in events.parent.glob(f"{events.name}*"):  # its write-ahead log is beside it
+            file.unlink(missing_ok=True)

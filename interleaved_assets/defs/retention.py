@@ -1,6 +1,7 @@
 """The deletion of old runs, except those that hold the latest event of a shard or asset.
 
-Deleting a run deletes its events. Without its last materialization, a shard would show as never materialized.
+Deleting a run deletes its events. Without its last materialization, a shard would show as never materialized. A shard
+whose partition was removed shows nothing, and keeps no run.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from typing import Final
 import dagster as dg
 
 from interleaved_assets.defs.forget_job import FORGET_SHARDS
-from interleaved_assets.defs.private import delete_compute_logs, latest_event_ids
+from interleaved_assets.defs.partitions import SHARDS
+from interleaved_assets.defs.private import delete_run_and_files, latest_event_ids
 from interleaved_assets.defs.requests import BRING_UP_TO_DATE
 from interleaved_assets.defs.schedules import DAILY_REPORT
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
@@ -64,18 +66,19 @@ def delete_old_runs(instance: dg.DagsterInstance, before: datetime, settings: Se
     in_force = set(_runs_of_latest_events(instance)) if finished else set()
     deletable = [run_id for run_id in finished if run_id not in in_force]
     for run_id in deletable:
-        delete_compute_logs(instance, run_id)
-        instance.delete_run(run_id)
+        delete_run_and_files(instance, run_id)
     return len(deletable)
 
 
 def _runs_of_latest_events(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yield the run of the last event of each kind, for each asset and each partition."""
+    """Yield the run of the last event of each kind, for each asset and each partition that is still there."""
+    registered = set(instance.get_dynamic_partitions(SHARDS))
     fetches = (instance.fetch_materializations, instance.fetch_observations)
     for key in instance.get_asset_keys():
         for kind, fetch in zip(_EVENTS, fetches, strict=True):
             yield from (record.run_id for record in fetch(key, limit=1).records)
-            ids = list(latest_event_ids(instance, key, kind).values())
+            latest = latest_event_ids(instance, key, kind)
+            ids = [latest[shard] for shard in latest.keys() & registered]
             for start in range(0, len(ids), _PAGE):
                 some = dg.AssetRecordsFilter(key, storage_ids=ids[start : start + _PAGE])
                 yield from (record.run_id for record in fetch(some, limit=_PAGE).records)

@@ -110,6 +110,7 @@ def test_at_most_five_private_names_are_used() -> None:
         "dagster._core.definitions.asset_checks.asset_check_evaluation.AssetCheckEvaluationTargetMaterializationData",
         "dagster._core.definitions.source_asset.SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION",
         "instance.compute_log_manager",
+        "instance.event_log_storage",
         "instance.get_latest_storage_id_by_partition",
     ]
 

@@ -44,17 +44,34 @@ def test_only_runs_whose_every_result_was_replaced_are_deleted(
     assert delete_old_runs(instance, now + timedelta(seconds=1), settings) == 0
 
 
+def test_a_shard_that_was_forgotten_keeps_no_run(instance: dg.DagsterInstance, settings: Settings) -> None:
+    keys = register_all(instance, settings.storage)
+    assert materialize_all(instance, settings, ["a"])
+    assert materialize_all(instance, settings, ["b", "c"])
+    later = datetime.now(UTC) + timedelta(days=1)
+    delete_old_runs(instance, later, settings)
+    instance.delete_dynamic_partition("shards", "a")  # as raw_shard_sensor does
+    assert shards_of(instance) == [("b", "c"), ("a", "a")]
+    assert delete_old_runs(instance, later, settings) == 1
+    assert shards_of(instance) == [("b", "c")]
+    assert keys == ["a", "b", "c"]
+
+
 @pytest.mark.on_disk(keeps_output=True)
-def test_stdout_and_stderr_of_a_deleted_run_go_with_it(
+def test_the_files_of_a_deleted_run_go_with_it(
     instance: dg.DagsterInstance, settings: Settings, tmp_path: Path
 ) -> None:
     @dg.job(name="delete_old_runs")
     def ours() -> None: ...
 
-    logs = tmp_path / "home/storage" / ours.execute_in_process(instance=instance).run_id / "compute_logs"
+    home = tmp_path / "home"
+    run_id = ours.execute_in_process(instance=instance).run_id
+    logs = home / "storage" / run_id / "compute_logs"
     assert list(logs.iterdir())
+    assert list(home.rglob(f"{run_id}.db"))
     assert delete_old_runs(instance, datetime.now(UTC) + timedelta(seconds=1), settings) == 1
     assert not logs.exists()
+    assert not list(home.rglob(f"{run_id}*.db*"))
 
 
 def test_a_run_that_is_not_over_stays_and_so_does_one_of_others(
