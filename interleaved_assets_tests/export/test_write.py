@@ -166,15 +166,17 @@ def test_names_follow_the_content(tmp_path: Path) -> None:
     assert write(tmp_path, own).tars == first.tars
     assert write(tmp_path, own, verbose=True, enabled=True).tars == first.tars
     scores = score_images(own.to_pyarrow())
+    renamed = scores.rename_columns([name.replace("sharpness", "blur") for name in scores.column_names])
     others = [
         write(tmp_path, batch(*PICTURES[1:3])),
         write(tmp_path, batch(*PICTURES[:2], sample_id="other")),
         write(tmp_path, own, images_per_tar=1),
         write(tmp_path, own, scores=scores),
+        write(tmp_path, own, scores=renamed),
         write(tmp_path, own, deterministic_name=False),
         write(tmp_path, own, deterministic_name=False),
     ]
-    assert len({tuple(found.tars) for found in (first, *others)}) == 7
+    assert len({tuple(found.tars) for found in (first, *others)}) == 8
     random, again = others[-2:]
     assert random.images["image_id"].to_pylist() == again.images["image_id"].to_pylist()
 

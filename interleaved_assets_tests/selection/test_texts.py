@@ -57,6 +57,15 @@ def decided(rows: pa.Table = ROWS, **settings: Any) -> tuple[Selection, list[tup
     return found, [tuple(row[name] for name in names) for row in found.ledger.to_pylist()]
 
 
+@pytest.mark.parametrize("given", [None, documents()])
+def test_document_scores_that_lack_the_field_are_refused(given: pa.Table | None) -> None:
+    settings = SelectionSettings.model_validate(
+        {"order": (), "own": {"licence": {"field": "licence.name", "not_in": ["x"]}}}
+    )
+    with pytest.raises(OptionError, match=r"^filter 'licence' needs document scores with the column "):
+        select(selection_rows(ROWS), NO_SCORES, settings, documents=given)
+
+
 def test_a_document_outside_the_bounds_goes_with_all_its_rows() -> None:
     found, ledger = decided(document={"words": {"min": 2, "max": 6}})
     assert found.filters == ("document_words",)

@@ -274,13 +274,8 @@ def blames_no_file(error: BaseException) -> bool:
 def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError:
     """Return the :class:`StorageError` for ``error``; :class:`StorageUnavailable` if a retry may succeed."""
     cause = error.__cause__
-    if (
-        isinstance(error, FileNotFoundError)
-        and cause is not None
-        and _http_status(cause) != 404
-        and _is_transient(cause)
-    ):
-        error = cause  # fsspec's http raises FileNotFoundError also if the host does not answer
+    if isinstance(error, FileNotFoundError) and cause is not None and (_is_transient(cause) or _is_refused(cause)):
+        error = cause  # fsspec's http raises FileNotFoundError also if the host does not answer, or refuses
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     reason = " ".join(said.split())  # botocore's messages may have several lines
     if type(error).__name__ == "FileExpired":  # s3fs: the object has another ETag than when it was opened
@@ -297,8 +292,7 @@ def as_storage_error(error: BaseException, uri: str, doing: str) -> StorageError
 def _advice(error: BaseException, uri: str) -> str:
     if (code := s3_code(error)) in _S3_ADVICE:
         return _S3_ADVICE[code]
-    refused = isinstance(error, PermissionError) or _http_status(error) in (401, 403)
-    if refused or "Credentials" in type(error).__name__:
+    if _is_refused(error) or "Credentials" in type(error).__name__:
         if is_local(uri):
             return "Grant the user of this process access to it."
         return "Grant access to it, or pass credentials in storage_options or the environment."
@@ -307,6 +301,10 @@ def _advice(error: BaseException, uri: str) -> str:
             return advice
     number = error.errno if isinstance(error, OSError) else None
     return _ADVICE_BY_NUMBER.get(number or 0, "Check the path, storage_options and the storage itself.")
+
+
+def _is_refused(error: BaseException) -> bool:
+    return isinstance(error, PermissionError) or _http_status(error) in (401, 403)
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -150,17 +150,16 @@ def _read_rows(text: str, absent: list[int]) -> pa.Table:
 def _refuse_compressed(stream: bytes) -> None:
     """Refuse a stream with compressed batches, because their unpacked size has no bound; this package writes none.
 
-    A message's header is a FlatBuffers table, which ``MessageReader`` of Arrow has checked. A record batch is part 2 of
-    it; for a dictionary, part 1 of that part 2. Part 3 of the batch is the compression.
+    Dictionaries are not unpacked: :func:`check_columns` refuses their columns, before any batch is read. A message's
+    header is a FlatBuffers table, which ``MessageReader`` of Arrow has checked. A record batch is part 2 of it. Part 3
+    of the batch is the compression.
     """
     for message in pa.ipc.MessageReader.open_stream(stream):
-        if message.type not in ("record batch", "dictionary"):
+        if message.type != "record batch":
             continue
         header = memoryview(message.metadata).cast("B")
         (root,) = struct.unpack_from("<I", header)
         batch = _flatbuffers_part(header, root, 2)
-        if batch is not None and message.type == "dictionary":
-            batch = _flatbuffers_part(header, batch, 1)
         if batch is not None and _flatbuffers_part(header, batch, 3) is not None:
             raise ValueError("_interleaved rows are compressed, which this package never writes")
 

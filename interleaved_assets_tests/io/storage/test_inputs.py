@@ -448,6 +448,32 @@ def test_an_answer_of_a_web_server_that_ends_too_early_is_not_the_end_of_the_fil
 
 
 @pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (503, StorageUnavailable, "Service Unavailable.*try again later"),
+        (403, StorageError, "Forbidden.*Grant access to it, or pass credentials"),
+        (404, StorageError, "Check the path"),
+    ],
+)
+def test_an_answer_of_a_web_server_says_what_to_do(status: int, kind: type[StorageError], said: str) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/a.tar"
+        with pytest.raises(StorageError, match=f"^cannot read {url}: .*{said}") as found, open_input(url):
+            pass
+        assert type(found.value) is kind
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
     ("error", "advice"),
     [
         (PermissionError(13, "Permission denied"), "Grant the user of this process access to it."),

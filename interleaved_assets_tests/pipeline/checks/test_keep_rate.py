@@ -13,7 +13,7 @@ STAGE = stage_dag(Settings())["filtered"]
 
 
 def kept(rows: int, of: int = 10, shard: str = "a") -> Record:
-    return record(shard, rows_in=of, rows_out=rows)
+    return record(shard, stage=STAGE.name, rows_in=of, rows_out=rows)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,8 @@ def test_a_shard_that_loses_nearly_all_images_is_an_error_by_default_whatever_th
     verdict = judge_keep_rate(found, basis_of(tmp_path, others={str(number): 0.6 for number in range(9)}))
     assert (verdict.passed, verdict.severity, verdict.figures["image_keep_rate"]) == (False, "ERROR", 0.04)
     assert "60.0% of 100 rows kept, 4.0% of 50 images, below 5.0%" in verdict.summary
+    found = found.model_copy(update={"counts_out": Counts(rows=4, images=4)})
+    assert judge_keep_rate(found, basis_of(tmp_path)).severity == "ERROR"
 
 
 def test_a_keep_rate_far_from_the_median_of_other_shards_is_a_warning(tmp_path: Path) -> None:

@@ -104,3 +104,9 @@ def test_a_tar_has_no_columns(settings: Settings) -> None:
     record = take_all(settings)["final_tars"]
     assert lineage_of(record, settings) == {}
     assert stage_dag(settings)["final_tars"].decided_by(settings) == ()
+
+
+def test_functions_decide_by_the_texts(settings: Settings) -> None:
+    rewriting = settings.rewriting.model_copy(update={"functions": ("drop_boilerplate",)})
+    changed = settings.model_copy(update={"rewriting": rewriting})
+    assert stage_dag(changed)["rewritten"].decided_by(changed) == of(ROWS, "modality", "text_content")
