@@ -59,12 +59,13 @@ def test_failed_shards_are_named_with_their_errors(
 def test_after_a_copy_of_the_outputs_status_says_that_nothing_is_made_again(
     curated: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(tmp_path / "out", tmp_path / "copy")
-    shutil.rmtree(tmp_path / "out")
-    (tmp_path / "copy").rename(tmp_path / "out")
     sentence = "It compares files that were only copied by their hash, and does not make them again."
-    assert main([*curated, "status"]) == 0
-    assert sentence in " ".join(capsys.readouterr().out.split())
+    for folder in ("raw", "out"):
+        shutil.copytree(tmp_path / folder, tmp_path / "copy")
+        shutil.rmtree(tmp_path / folder)
+        (tmp_path / "copy").rename(tmp_path / folder)
+        assert main([*curated, "status"]) == 0
+        assert sentence in " ".join(capsys.readouterr().out.split())
     assert main([*curated, "run", "--json"]) == 0
     assert {json.loads(line)["outcome"] for line in capsys.readouterr().out.splitlines()} == {"current"}
     assert main([*curated, "status"]) == 0

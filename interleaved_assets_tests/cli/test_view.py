@@ -1,6 +1,8 @@
 """``interleaved view``: pages of shards and of files, and what is said where there is nothing to show."""
 
+import json
 import re
+import shutil
 import webbrowser
 from pathlib import Path
 
@@ -94,6 +96,20 @@ def test_a_shard_without_its_outputs_is_named_as_such(
     assert (capsys.readouterr().err, list(here.iterdir())) == (said, [])
     assert main([*curated, "run", "a"]) == 0
     assert main([*curated, "view", "a"]) == 0
+
+
+def test_a_copied_shard_whose_raw_shard_is_gone_is_shown(
+    curated: list[str], tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tmp_path / "out", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "copy").rename(tmp_path / "out")
+    (tmp_path / "raw/a.tar").unlink()  # no run compares its outputs
+    assert main([*curated, "view", "a", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["documents"] == 3
+    Path(tmp_path / "out/normalized/a.parquet").write_bytes((tmp_path / "out/normalized/b.parquet").read_bytes())
+    assert main([*curated, "view", "a", "--overwrite"]) == 1
+    assert "the outputs of shard a are not those of its record" in capsys.readouterr().err
 
 
 def test_no_project_and_no_shard(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

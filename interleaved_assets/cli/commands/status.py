@@ -147,13 +147,14 @@ def _endings() -> str:
 def _what_a_run_would_make(
     to_make: "Mapping[str, Sequence[str]]", statuses: "Iterable[Status]", dataset: "DatasetStatus", nightly: str
 ) -> list[str]:
+    from interleaved_assets.pipeline.run.record import RAW_SHARDS
     from interleaved_assets.pipeline.status.dataset_status import NOT_AS_RECORDED
     from interleaved_assets.reporting.wording.text import counted
 
     due = [stages for stages in to_make.values() if stages]
     if not due:
         return ["A run would make nothing."]
-    copied = any(NOT_AS_RECORDED in status.text for status in statuses)
+    copied = any(NOT_AS_RECORDED in one.text or one.text.endswith(f"{RAW_SHARDS} changed") for one in statuses)
     return [
         f"A run would take {counted(len(due), 'shard')} through {', '.join(_in_order(due, dataset))}: interleaved run, "
         f"or in Dagster the schedule nightly ({nightly}, UTC) while it is on.",

@@ -98,7 +98,7 @@ def _is_file(shard: str, settings_file: str | None) -> bool:
     from interleaved_assets.model.errors import SettingsError
     from interleaved_assets.pipeline.files.inputs import without_ending
     from interleaved_assets.pipeline.raw.keys import is_key
-    from interleaved_assets.pipeline.run.stored_records import read_valid_records
+    from interleaved_assets.pipeline.run.stored_records import read_present_records
     from interleaved_assets.pipeline.stages.names import NORMALIZED
     from interleaved_assets.settings import load_settings
 
@@ -115,19 +115,23 @@ def _is_file(shard: str, settings_file: str | None) -> bool:
         settings = load_settings(settings_file)
     except SettingsError:
         return True
-    return not is_key(shard) or not read_valid_records(settings.storage.shard(shard), [NORMALIZED])
+    return not is_key(shard) or not read_present_records(settings.storage.shard(shard), [NORMALIZED])
 
 
 def _shard_page(key: str, choice: "Choice", settings: "Settings") -> "DocumentPage | None":
     from interleaved_assets.cli.terminal.console import print_error, short
     from interleaved_assets.cli.terminal.shard_keys import did_you_mean
     from interleaved_assets.pipeline.raw.keys import is_key
-    from interleaved_assets.pipeline.run.stored_records import read_valid_records, recorded_stages
+    from interleaved_assets.pipeline.run.stored_records import read_present_records, recorded_stages
+    from interleaved_assets.pipeline.stages.dag import stage_dag
     from interleaved_assets.pipeline.stages.names import NORMALIZED
     from interleaved_assets.reporting.documents.pages import shard_documents
+    from interleaved_assets.reporting.figures.collect import shard_facts
 
-    if is_key(key) and read_valid_records(settings.storage.shard(key), [NORMALIZED]):
-        return shard_documents(key, settings, choice, with_previews=True)
+    records = read_present_records(settings.storage.shard(key), stage_dag(settings)) if is_key(key) else {}
+    if NORMALIZED in records:
+        facts = shard_facts(key, settings, records)
+        return shard_documents(key, settings, choice, with_previews=True, facts=facts)
     known = recorded_stages(settings.storage, [NORMALIZED])
     if key in known:
         print_error(f"interleaved: the outputs of shard {key} are not those of its record: interleaved run {key}")

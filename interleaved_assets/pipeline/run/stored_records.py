@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from interleaved_assets.io.storage import files_below, is_local, join, list_stamps, read_stamp
 from interleaved_assets.pipeline.raw.keys import is_key
-from interleaved_assets.pipeline.run.record import Record, has_its_outputs, record_of
+from interleaved_assets.pipeline.run.record import Record, has_its_outputs, record_of, with_present_stamps
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.run.threads import READERS, parallel_map
 from interleaved_assets.settings import StorageSettings
@@ -37,6 +37,15 @@ def read_valid_records(paths: ShardPaths, stages: Iterable[str], listed: Stamps 
     found = read_records(paths, stages)
     present = partial(read_stamp, storage_options=paths.options)
     return {name: record for name, record in found.items() if has_its_outputs(record, listed.get, present)}
+
+
+def read_present_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
+    """Return the same, also of outputs that were only copied: those with another stamp are compared by their hash.
+
+    No run does that for a shard whose raw shard is gone.
+    """
+    found = {name: with_present_stamps(record, paths.options) for name, record in read_records(paths, stages).items()}
+    return {name: record for name, record in found.items() if record is not None}
 
 
 def recorded_stages(storage: StorageSettings, stages: Iterable[str]) -> dict[str, list[str]]:

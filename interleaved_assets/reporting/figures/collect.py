@@ -26,10 +26,13 @@ UNREADABLE: Final = Status(State.UNREADABLE, "unreadable: a record or an output 
 _SAMPLE_TABLE: Final = "sample_scores"
 
 
-def shard_facts(key: str, settings: Settings) -> ShardFacts:
-    """Return the facts of one shard with thumbnails, from its mutually consistent records, without its status."""
+def shard_facts(key: str, settings: Settings, records: Mapping[str, Record] | None = None) -> ShardFacts:
+    """Return the facts of one shard with thumbnails, from its mutually consistent records, without its status.
+
+    ``records`` are its valid ones, if they were read before.
+    """
     paths = settings.storage.shard(key)
-    return _facts(read_valid_records(paths, stage_dag(settings)), paths, thumbnails=True)
+    return _facts(records or read_valid_records(paths, stage_dag(settings)), paths, thumbnails=True)
 
 
 def all_shard_facts(dataset: DatasetStatus) -> Iterator[ShardFacts]:
