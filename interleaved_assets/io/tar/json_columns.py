@@ -125,7 +125,7 @@ class Shape:
             return pa.string()
         if kinds == _BOOL:
             return pa.bool_()
-        if kinds == _INT and self.fits(pa.int64()):
+        if self.fits(pa.int64()):
             return pa.int64()
         if self.fits(pa.float64()):
             return pa.float64()

@@ -189,6 +189,18 @@ def test_only_the_first_document_says_what_does_not_show(tmp_path: Path) -> None
     assert read(str(tmp_path / "a.tar")).schema.field("none").type == pa.date32()
 
 
+def test_lists_of_one_length_are_such_again_unless_a_document_was_edited(tmp_path: Path) -> None:
+    boxes = pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2))
+    table = rows_table([{"sample_id": name, "position": -1, "modality": "metadata"} for name in "ab"])
+    written = write(tmp_path / "a.tar", table.append_column("box", boxes))
+    assert read(written)["box"].combine_chunks() == boxes
+    documents = bodies(written)
+    documents["b.json"]["box"] = [5, 6, 7]
+    found = read(write_tar(tmp_path / "b.tar", *documents.items()))["box"]
+    assert found.type == JSON_TYPE
+    assert found.to_pylist() == ["[1,2]", "[5,6,7]"]
+
+
 # What wild documents say
 
 
