@@ -189,6 +189,13 @@ def test_a_document_that_would_explode_is_kept_as_it_is(tmp_path: Path) -> None:
     assert codes(uri) == [None, None, None]
 
 
+def test_rows_that_repeat_a_long_name_count(tmp_path: Path) -> None:
+    uri = write_tar(tmp_path / "a.tar", (f"{'k' * 200}.json", {"texts": ["x"] * 2000}), ("b.json", {"texts": ["y"]}))
+    found = rows(uri, max_sample_bytes=1_000_000)
+    assert [row["text_content"] for row in found] == [None, None, "y"]
+    assert found[0]["materialize_error"].startswith("document_too_large: 2001 rows of about ")
+
+
 def test_rows_with_many_columns_count(tmp_path: Path) -> None:
     wide = {f"k{number}": 1 for number in range(500)}
     uri = write_tar(
