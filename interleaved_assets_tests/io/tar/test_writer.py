@@ -282,6 +282,8 @@ def test_unreferenced_members_are_written_beside_their_sample(tmp_path: Path) ->
     assert members["b.extra0.bin"] == b"{broken"
     assert len({one["__key__"] for one in webdataset.WebDataset(written, shardshuffle=False)}) == 3
     assert read(written)["_unreferenced_members"] == read(uri)["_unreferenced_members"]
+    # not in the JSON as well
+    assert "rows" not in json.loads(members["c.json"]).get("_interleaved", {})
 
 
 def test_member_names_differ_in_lower_case_and_are_none_of_webdatasets_own(tmp_path: Path) -> None:
