@@ -163,8 +163,6 @@ class _ReadAhead:
 
     def _fetch_large(self, size: int) -> bytes:
         count = min(_PARALLEL_RANGES, size // _READ_AHEAD_BYTES)
-        if count == 1:
-            return self._fetch(size)
         borders = [self._at + size * number // count for number in range(count + 1)]
         with ThreadPoolExecutor(count, thread_name_prefix="range") as pool:
             return b"".join(pool.map(partial(_unbroken, self._range), borders, borders[1:]))

@@ -204,6 +204,15 @@ def test_lists_of_one_length_are_such_again_unless_a_document_was_edited(
     assert "the values of 1 columns do not fit the types that documents state" in caplog.text
 
 
+@pytest.mark.parametrize("named", [["gone"], ["url"], ["note", "note"]])
+def test_null_fields_that_are_no_columns_any_more_are_kept_as_they_are(tmp_path: Path, named: list[str]) -> None:
+    # as after columns were left out, or filled in
+    table = rows_table([{"sample_id": "a", "position": -1, "modality": "metadata"}])
+    table = table.append_column("url", pa.array(["u"])).append_column("note", pa.array([None], pa.string()))
+    found = read(write(tmp_path / "a.tar", table.append_column("_null_fields", pa.array([named]))))
+    assert [found[name].to_pylist() for name in ("url", "note", "_null_fields")] == [["u"], [None], [named]]
+
+
 # What wild documents say
 
 
