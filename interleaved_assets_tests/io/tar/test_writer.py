@@ -213,6 +213,15 @@ def test_null_fields_that_are_no_columns_any_more_are_kept_as_they_are(tmp_path:
     assert [found[name].to_pylist() for name in ("url", "note", "_null_fields")] == [["u"], [None], [named]]
 
 
+def test_a_row_without_content_has_no_content_type_again(tmp_path: Path) -> None:
+    rows_of = [{"sample_id": "a", "position": place, "modality": kind} for place, kind in enumerate(("text", "image"))]
+    first = {"sample_id": "a", "position": -1, "modality": "metadata", "content_type": "application/json"}
+    table = rows_table([first, *rows_of])
+    found = read(write(tmp_path / "a.tar", table))
+    assert found["modality"].to_pylist() == ["metadata", "text", "image"]
+    assert found["content_type"].to_pylist() == ["application/json", None, None]
+
+
 # What wild documents say
 
 
