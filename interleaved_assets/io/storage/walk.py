@@ -3,6 +3,7 @@
 fsspec's ``find`` skips a folder that the storage refuses to list, as if it had no files.
 """
 
+import re
 from typing import Any, Final, NamedTuple
 
 from fsspec.spec import AbstractFileSystem
@@ -12,6 +13,12 @@ from interleaved_assets.model.errors import OptionError
 
 _OF_THE_DISK: Final = "lost+found"
 """A folder at the top of a disk that only root may list."""
+_HIDDEN_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.[^./][^/]*/")
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether the name of the file, or of a folder on the way to it, begins with a dot."""
+    return path.rpartition("/")[2].startswith(".") or _HIDDEN_FOLDER.search(path) is not None
 
 
 class FoundFiles(NamedTuple):
@@ -47,8 +54,7 @@ def find_files_below(fs: AbstractFileSystem, folder: str) -> FoundFiles:
         except OSError as error:
             if below == folder:
                 raise
-            name = below.rpartition("/")[2]
-            if name != _OF_THE_DISK and not name.startswith("."):  # such as .Trash-0
+            if below.rpartition("/")[2] != _OF_THE_DISK and not is_hidden(f"{below[len(folder) :].lstrip('/')}/"):
                 found.refused[below] = error
             continue
         for info in listing:

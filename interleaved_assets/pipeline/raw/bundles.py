@@ -15,9 +15,8 @@ from interleaved_assets.io.formats.format import ShardFormat
 from interleaved_assets.io.formats.registry import all_formats, format_by_name
 from interleaved_assets.io.storage import StorageOptions, filesystem, join, storage_errors
 from interleaved_assets.io.storage.stamps import content_version, raw_stamp
-from interleaved_assets.io.storage.walk import followed
+from interleaved_assets.io.storage.walk import followed, is_hidden
 from interleaved_assets.io.tar.layout import split_extension
-from interleaved_assets.pipeline.raw.keys import is_hidden
 from interleaved_assets.settings import StorageSettings
 
 

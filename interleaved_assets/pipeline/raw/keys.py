@@ -19,19 +19,14 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from interleaved_assets.io.formats.registry import all_formats, format_named
+from interleaved_assets.io.storage.walk import is_hidden
 from interleaved_assets.model.errors import OptionError
 
 MAX_KEY_BYTES: Final = 200
 _CUT_MARK: Final = "~"
 _DIGEST_LENGTH: Final = 32
 _DOT_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.{1,2}(?=/|$)")
-_HIDDEN_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.[^./][^/]*/")
 _EDGE_SLASH: Final = re.compile(r"(?:(?<=/)|^)/|/$")
-
-
-def is_hidden(path: str) -> bool:
-    """Return whether the name of the file, or of a folder on the way to it, begins with a dot."""
-    return path.rpartition("/")[2].startswith(".") or _HIDDEN_FOLDER.search(path) is not None
 
 
 def is_shard(path: str, formats: Collection[str] = ()) -> bool:

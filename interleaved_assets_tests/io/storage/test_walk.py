@@ -60,9 +60,13 @@ def test_a_folder_that_cannot_be_listed_is_named(folder: Path, monkeypatch: pyte
 
 
 def test_a_hidden_folder_that_cannot_be_listed_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / ".Trash-0").mkdir()
-    refuse_listing(monkeypatch, folder / ".Trash-0")
+    for name in (".Trash-0", ".snapshot/1"):
+        (folder / name).mkdir(parents=True)
+        refuse_listing(monkeypatch, folder / name)
     assert find_files_below(LocalFileSystem(), str(folder)).refused == {}
+    (folder / "..data").mkdir()  # is none
+    refuse_listing(monkeypatch, folder / "..data")
+    assert list(find_files_below(LocalFileSystem(), str(folder)).refused) == [str(folder / "..data")]
 
 
 def test_no_reader_passes_over_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
