@@ -121,8 +121,7 @@ def compare_with_snapshot(
             else:
                 read += 1
                 try:
-                    source = known.source if known and known.version else None
-                    entry = entry._replace(version=raw_content_version(shard, storage, source))
+                    entry = entry._replace(version=raw_content_version(shard, storage))
                 except StorageError as error:
                     # the other shards are still compared; this one is tried again with the next snapshot
                     found.unreadable[shard.key] = str(error)

@@ -244,11 +244,12 @@ def test_a_raw_shard_that_was_moved_into_a_bucket_is_read_once_and_not_made_agai
         file = tmp_path / "interleaved.toml"
         file.write_text(file.read_text().replace('raw_root = "raw"', f'raw_root = "{bucket}/raw"'))
         sensor.settings = settings = load_settings(file)
-        assert sensor.requested() == []
+        assert sensor.requested() == keys  # a run compares them, and its records name the bucket
         dag = stage_dag(settings)
         assert all(take_through(stage, key, settings).unchanged for stage in dag.values() for key in keys)
         with counted_requests() as requests:
             assert all(take_through(dag["normalized"], key, settings).unchanged for key in keys)
+            assert sensor.requested() == []
         assert not [request for request in requests if request.startswith("GET") and "/raw/a.tar" in request]
         Path(settings.storage.shard("a").record("final_tars")).unlink()
         take_through(dag["final_tars"], "a", settings)  # with images from the bucket
