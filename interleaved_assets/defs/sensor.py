@@ -14,9 +14,11 @@ from interleaved_assets.pipeline.raw.snapshot import (
     Snapshot,
     SnapshotChanges,
     compare_with_snapshot,
+    is_of_backup,
     read_snapshot,
     write_snapshot,
 )
+from interleaved_assets.pipeline.run.failures import read_failures
 from interleaved_assets.pipeline.run.record import RAW_SHARDS
 from interleaved_assets.pipeline.run.stored_records import recorded_stages
 from interleaved_assets.pipeline.stages.dag import EVERY_STAGE, stage_dag
@@ -75,6 +77,12 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         )
         absent = set[str]() if listing.unlisted else set(registered) - {shard.key for shard in listing.shards}
         unused = _unused(absent, context, settings)
+        if is_of_backup(before):
+            context.log.warning(
+                "all shards are compared again, because this sensor did not write the last snapshot: outputs or "
+                "instance came back from a backup, or another instance has its sensor on, which only one may have"
+            )
+            _leave_failed(found, listing, settings)
         complete = {key: entry for key, entry in found.snapshot.items() if entry.version}
         # registered at once, also in a preview of the tick: the UI would add partitions of the result in any order, and
         # the range of a requested run would miss some of them
@@ -118,6 +126,15 @@ def report_raw_shards(context: dg.SensorEvaluationContext, settings: Settings) -
         cursor=context.cursor if snapshot == before else write_snapshot(snapshot, before, storage, context.cursor),
         skip_reason=None if requests else summary,
     )
+
+
+def _leave_failed(found: SnapshotChanges, listing: RawListing, settings: Settings) -> None:
+    """Mark contents that have failed as handled: two instances with one output root would request them at each tick."""
+    raws = {shard.key: shard for shard in listing.shards}
+    for failures in read_failures(settings.storage, EVERY_STAGE).values():
+        for key in failures.keys() & raws.keys() & found.snapshot.keys():
+            if failures[key].concerns(raws[key]):
+                found.snapshot[key] = found.snapshot[key]._replace(handled=found.snapshot[key].version)
 
 
 def _unused(absent: set[str], context: dg.SensorEvaluationContext, settings: Settings) -> set[str]:

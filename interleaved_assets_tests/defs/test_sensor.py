@@ -314,6 +314,24 @@ def test_after_the_instance_came_back_from_a_backup_shards_that_its_runs_were_to
     assert done.sensor.requested() == []
 
 
+def test_a_second_instance_with_its_sensor_on_does_not_request_what_failed_at_each_tick(
+    own: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own.put("a", 1)
+    (own.raw / "b.tar").write_bytes(b"no tar" * 300)
+    assert own.sensor.requested() == ["a", "b"]
+    assert not own.run("a", "b")
+    with dg.DagsterInstance.ephemeral() as second:
+        other = Watcher(second, own.settings)
+        assert other.requested() == ["a", "b"]
+        assert not run_chain(second, own.settings, ["a", "b"]).success
+        assert "another instance has its sensor on" not in capfd.readouterr().err
+        assert [sensor.requested() for sensor in (own.sensor, other) * 2] == [[]] * 4
+        assert "another instance has its sensor on" in capfd.readouterr().err
+        (own.raw / "b.tar").write_bytes(b"no tar either" * 300)
+        assert own.sensor.requested() == ["b"]
+
+
 def test_a_content_that_comes_back_after_another_one_is_requested_under_a_key_of_its_own(done: Project) -> None:
     for seed in (9, 0):
         done.put("a", seed)

@@ -157,6 +157,11 @@ def read_snapshot(storage: StorageSettings, cursor: str | None) -> dict[str, Sna
     return {row[0]: SnapshotEntry(*row) for row in rows}
 
 
+def is_of_backup(before: Snapshot) -> bool:
+    """Return whether :func:`read_snapshot` found the snapshot or the cursor to be from a backup."""
+    return any(entry.since == math.inf for entry in before.values())
+
+
 def write_snapshot(snapshot: Snapshot, before: Snapshot, storage: StorageSettings, after: str | None) -> str:
     """Write ``snapshot``, a few dozen bytes per shard, in place of ``before``, and return its cursor.
 
