@@ -97,6 +97,8 @@ def compare_with_snapshot(
         is_whole: whether every folder could be listed; else the entries of absent shards are kept.
     """
     found = SnapshotChanges([], [], {}, {})
+    # after the clock was set back, ``since`` may be in the future: the shard would wait until then
+    before = {key: entry._replace(since=min(entry.since, now)) for key, entry in before.items()}
     read = 0
     for shard in listing:
         try:
@@ -111,8 +113,7 @@ def compare_with_snapshot(
         elif (known.uri, known.size, known.stamp) != (shard.uri, shard.size, shard.stamp):
             entry = SnapshotEntry(shard.key, shard.uri, shard.size, shard.stamp, since=now, handled=known.handled)
         else:
-            # after the clock was set back, ``since`` may be in the future: the shard would wait until then
-            entry = known._replace(since=min(known.since, now))
+            entry = known
         if entry.version is None:
             if now - entry.since < quiet_seconds:
                 found.growing.append(shard.key)
