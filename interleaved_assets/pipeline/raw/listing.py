@@ -22,6 +22,7 @@ from interleaved_assets.io.storage import (
     join,
     raw_stamp,
 )
+from interleaved_assets.io.storage.walk import is_hidden
 from interleaved_assets.model.errors import NoSuchShard, StorageError
 from interleaved_assets.pipeline.raw.bundles import (
     below_raw_root,
@@ -172,7 +173,7 @@ def _is_listed_as(path: str, key: str, storage: StorageSettings) -> bool:
     with another key, or out of the raw root.
     """
     dotted = not {"", ".", ".."}.isdisjoint(path.split("/"))
-    return shard_key(path) == key and not (dotted and is_local(storage.raw_root))
+    return shard_key(path) == key and not is_hidden(path) and not (dotted and is_local(storage.raw_root))
 
 
 def raw_shard_again(raw: RawShard, storage: StorageSettings) -> RawShard:
@@ -298,6 +299,8 @@ def _cut_path(key: str, storage: StorageSettings) -> str:
 def _not_there(key: str, storage: StorageSettings) -> NoSuchShard:
     stem = without_key_ending(key)
     hint = "" if stem == key else f": that of the tar {key} is {stem}, without the ending"
+    if is_hidden(unquote(key, errors="surrogateescape")):
+        hint = ". No file in a folder whose name begins with a dot is a shard"
     return NoSuchShard(
         f"shard {key!r} is not below {storage.raw_root}: it was moved or deleted (then interleaved forget removes what "
         f"is stored of it), or the key has a typo{hint}"

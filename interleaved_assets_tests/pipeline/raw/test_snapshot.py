@@ -60,6 +60,9 @@ def test_listing_takes_shards_only_and_gives_keys_and_uris(storage: StorageSetti
     assert [shard.key for shard in found] == ["b/two", "one", "three"]
     assert found[0].uri == f"{storage.raw_root}/b/two.tar"
     assert find_raw_shard("b/two", storage) == found[0]
+    put(storage, ".trash/two.tar", b"x", 1)
+    with pytest.raises(StorageError, match="No file in a folder whose name begins with a dot is a shard"):
+        find_raw_shard(".trash/two", storage)
 
 
 def test_a_missing_raw_root_and_a_missing_shard_are_named(storage: StorageSettings) -> None:
