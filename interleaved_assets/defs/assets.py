@@ -23,7 +23,8 @@ _PASSTHROUGH: Final = (
     "its record."
 )
 _OF_ONE_SHARD: Final = (
-    "**Partitions** has the result of each shard; the latest execution below is that of one shard alone."
+    "**Partitions** has the result of each shard; the latest execution below is that of one shard alone. "
+    "*Execution failed* says that this shard failed before the check."
 )
 
 OWNERS: Final = ["team:data-curation"]

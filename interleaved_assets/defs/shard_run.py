@@ -30,10 +30,12 @@ from interleaved_assets.pipeline.run.record import RAW_SHARDS, Record
 from interleaved_assets.pipeline.run.stage import Stage
 from interleaved_assets.pipeline.stages.dag import downstream_of, stage_dag
 from interleaved_assets.reporting.shard.stored_pictures import StoredPictures, draw_pictures
+from interleaved_assets.reporting.wording.text import counted
 from interleaved_assets.settings import Settings
 
 _BACKFILL: Final = "dagster/backfill"
 """Dagster's tag on the runs of a backfill."""
+_REPEAT: Final = "once the cause is mended, press Materialize all on the Lineage page, and choose Failed"
 _BEFORE_FAILURE_S: Final = 3.0
 """Seconds between the last events of a run and its failure. A tick of Dagster's backfill daemon first looks for new
 materializations, and some tenths of a second later for failed runs. Shards materialized in between would count as
@@ -66,6 +68,7 @@ def run_over_shards(
     _prepare(context, stage, settings)
     failed: dict[str, Exception] = {}
     recorded: dict[str, LoggedShard] = {}
+    unchanged = 0
     input_events = _input_events(context, stage, keys)
     stopped = _stopped_upstream(stage, keys, settings)
 
@@ -73,8 +76,11 @@ def run_over_shards(
         failed[key] = error
         record_failure(context, stage, key, error, first)
 
+    repeated = _selected(context, settings)
     for key, first in stopped.items():
         skipped = f"{stage.name} was skipped because {first.stage} failed: {first.error}"
+        if first.stage not in repeated:  # such as a run that repeats its last step, after the cause was mended
+            skipped += f" ({first.when}; this run does not repeat {first.stage}: {_REPEAT})"
         fail(key, ShardError(skipped), first)
     for one in take_many(
         [stage],
@@ -90,6 +96,7 @@ def run_over_shards(
             continue
         if isinstance(made.shown, str):
             context.log.error(f"{stage.name}, shard {key}: pictures could not be drawn: {made.shown}")
+        unchanged += made.unchanged
         shown = {**shard_pictures(made.record, made.shown, settings), **_work_place(one)}
         try:
             recorded[key] = record_success(context, stage, made, shown, input_events[key], code_version, settings)
@@ -99,6 +106,8 @@ def run_over_shards(
             # a failure beside a record that cannot be removed would stop the next stage in every run
             if remove_record(key, stage.name, settings.storage):
                 store_failure(key, stage.name, error, settings.storage)
+    if unchanged:
+        context.log.info(f"{stage.name}: current and left unchanged: {unchanged} of {counted(len(keys), 'shard')}")
     if recorded and any(check.compares for check in stage.checks):
         record_comparisons(context, stage, recorded, settings)
     is_last = not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings)

@@ -90,6 +90,15 @@ def test_a_shard_without_an_error_of_its_own_is_told_as_failed(
     )
 
 
+def test_a_failed_shard_that_was_replaced_since_is_told_as_such(tmp_path: Path, instance: DagsterInstance) -> None:
+    settings = project(tmp_path)
+    (tmp_path / "raw/a.tar").write_bytes(b"no tar" * 200)
+    assert not run_chain(instance, settings, register_all(instance, settings.storage)).success
+    good_shard(tmp_path / "raw/a.tar")
+    why = "never materialized: normalized failed, and the raw shard has changed since"
+    assert f"| missing | {why} | a | 1 |" in str(report(instance, settings)["report"])
+
+
 def test_the_date_is_no_part_of_the_version(tmp_path: Path, instance: DagsterInstance) -> None:
     report(instance, project(tmp_path))
     page = (tmp_path / "out/dataset_report.html").read_text()

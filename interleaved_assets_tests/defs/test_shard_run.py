@@ -185,7 +185,12 @@ def test_one_bad_shard_does_not_fail_its_neighbours_and_is_redone_alone_once_men
 
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("[ac].*")}
     good_shard(tmp_path / "raw" / "b.tar", seed=2)
-    assert run(instance, settings, keys).success
+    again = run(instance, settings, keys)
+    assert again.success
+    log = [entry.user_message for entry in instance.all_logs(again.run_id) if entry.level == logging.INFO]
+    assert sorted(line for line in log if "left unchanged" in line) == [
+        f"{asset}: current and left unchanged: 2 of 3 shards" for asset in sorted(STAGES)
+    ]
     after = {path: path.stat().st_mtime_ns for path in before}
     assert after == before
     assert materialized(instance, "final_tars") == {"a", "b", "c"}

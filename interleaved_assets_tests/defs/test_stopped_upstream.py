@@ -45,6 +45,7 @@ def test_the_error_of_a_shard_is_on_its_page_at_every_stage_and_ends_the_run(tmp
     with dg.DagsterInstance.ephemeral() as instance:
         ran = run_chain(instance, settings, ["a", "b"])
         assert f"\nb: final_tars was skipped because normalized failed: {cause}" in ran.summary
+        assert "this run does not repeat" not in ran.summary
         for name in STAGES:
             (observed,) = instance.fetch_observations(dg.AssetKey(name), limit=10).records
             assert observed.asset_observation is not None
@@ -138,6 +139,7 @@ def test_retry_from_failure_repeats_the_last_step_and_keeps_good_shards_good(rep
             "final_tars: 1 of 3 shards failed (1 at filtered), the others are materialized.\n"
             "b: final_tars was skipped because filtered failed: b: sample 'doc', image at position 1: no sc"
         )
+        assert "this run does not repeat filtered: once the cause is mended, press Materialize all" in summary
         assert states(instance, "filtered") == states(instance, "final_tars") == B_ALONE_FAILED
         first = retry
     assert Path(settings.storage.output_root, "tars/b.tar").read_bytes() == tar

@@ -119,9 +119,10 @@ class DatasetStatus:
     def _with_cause(self, key: str, status: Status) -> Status:
         if status.stage is None or status.state is not State.MISSING:
             return status
-        if key in self.failed.get(status.stage, ()) or self.failure_of(key, status):
+        stored = key in self.failures.get(status.stage, ())
+        if self.failure_of(key, status) or (not stored and key in self.failed.get(status.stage, ())):
             return Status(State.FAILED, f"{status.stage} failed", status.stage)
-        if key in self.failures.get(status.stage, ()):
+        if stored:
             text = f"{status.text}: {status.stage} failed, and the raw shard has changed since"
             return Status(State.MISSING, text, status.stage)
         if status.stage in (self.recorded or {}).get(key, ()):
