@@ -98,7 +98,8 @@ def _encode(stem: str) -> str:
 def is_key(text: str) -> bool:
     """Return whether ``text`` may be the key of a shard; a path made of it then stays below its folder."""
     safe = re.fullmatch(r"[\w.~%/-]+", text, re.ASCII) and len(text) <= MAX_KEY_BYTES
-    is_named = not text.rpartition("/")[2].startswith(".")  # macOS copies ``a.json`` with a file ``._a.json``
+    # macOS copies ``a.json`` with a file ``._a.json``; a key may be cut within a folder such as ``..data``
+    is_named = not re.match(r"\.[^.]", text.rpartition("/")[2])
     return bool(safe) and is_named and not _DOT_FOLDER.search(text) and not _EDGE_SLASH.search(text)
 
 

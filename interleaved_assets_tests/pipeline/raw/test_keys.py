@@ -131,6 +131,7 @@ def test_a_long_path_is_cut_and_completed_by_a_hash() -> None:
     assert is_cut(shard_key(one))
     with pytest.raises(ValueError, match="was cut"):
         shard_paths(shard_key(one))
+    assert is_key(shard_key(f"{'x' * 160}/..data-{'y' * 99}/a.tar"))  # cut after some letters of the second folder
 
 
 @given(paths)
