@@ -37,7 +37,10 @@ class ColumnChunk:
     encoded_bytes: int
     """Decompressed, but still encoded size, as stated in the footer."""
     least_decoded_bytes: int
-    """Minimum size of the decoded values, without what dictionaries and shared prefixes save."""
+    """Minimum size of the decoded values, without what dictionaries and shared prefixes save.
+
+    The dictionary of a string or bytes column does not count: Arrow holds it whole, however few rows it reads.
+    """
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,17 @@ def _group(number: int, fields: dict[int, Any], leaves: list[_Leaf]) -> RowGroup
 
 def _chunk(fields: dict[int, Any], leaf: _Leaf) -> ColumnChunk:
     encodings = frozenset(fields[2])
-    values, encoded = _count(fields[5]), _count(fields[6])
+    values, encoded, compressed = _count(fields[5]), _count(fields[6]), _count(fields[7])
+    dictionary = 0
+    if leaf.physical == BYTE_ARRAY and compressed and 11 in fields:  # its first page, up to those of data
+        dictionary = encoded * min(max(0, fields[9] - fields[11]), compressed) // compressed
     return ColumnChunk(
         path=leaf.path,
         physical=leaf.physical,
         has_dictionary=bool(encodings & _DICTIONARY_ENCODINGS) or 11 in fields,
         shares_prefixes=_DELTA_BYTE_ARRAY in encodings,
         encoded_bytes=encoded,
-        least_decoded_bytes=max(encoded, values * leaf.value_bytes),
+        least_decoded_bytes=max(encoded - dictionary, values * leaf.value_bytes),
     )
 
 

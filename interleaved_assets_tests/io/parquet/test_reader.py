@@ -476,6 +476,23 @@ def test_images_of_a_dictionary_are_not_copied(tmp_path: Path) -> None:
         pa.set_memory_pool(usual)
 
 
+def test_a_large_dictionary_is_not_made_again_for_every_step(tmp_path: Path) -> None:
+    image = image_bytes(0, 2**20)
+    rows = [{"sample_id": f"{row}", "binary_content": bytes([row]) + image} for row in range(32)]
+    pq.write_table(rows_table(rows), tmp_path / "a.parquet", use_dictionary=["binary_content"], compression="none")
+    usual, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(counted)
+    try:
+        size = sum(
+            part["binary_content"].nbytes
+            for part in read_parquet_shard(str(tmp_path / "a.parquet"), max_batch_bytes=4 * 2**20)
+        )
+    finally:
+        pa.set_memory_pool(usual)
+    assert size > 32 * 2**20
+    assert counted.total_bytes_allocated() < 6 * size
+
+
 def test_fields_of_an_iterator_are_read_from_every_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
         pq.write_table(shard_table(name), tmp_path / f"{name}.parquet")
