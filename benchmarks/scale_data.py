@@ -95,7 +95,8 @@ def write_first_snapshot(settings: Settings) -> dict[str, RawSource]:
     seen = compare_with_snapshot(
         list_raw_shards(settings.storage), {}, settings.storage, now=time.time(), quiet_seconds=0, at_most=sys.maxsize
     ).snapshot
-    write_snapshot({key: entry._replace(handled=entry.version) for key, entry in seen.items()}, {}, settings.storage)
+    handled = {key: entry._replace(handled=entry.version) for key, entry in seen.items()}
+    write_snapshot(handled, {}, settings.storage, None)
     return {key: entry.source for key, entry in seen.items()}
 
 

@@ -27,12 +27,13 @@ def sensor(world: World) -> list[Figure]:
     settings = world.settings
     quiet = quiet_ticks(world.probe("sensor", "--cursor", cursor_of(settings), "--times", "3"), world.shards)
     changed = keys[:: max(1, len(keys) // CHANGED)][:CHANGED]
-    seen = read_snapshot(settings.storage, cursor_of(settings))
+    before = cursor_of(settings)
+    seen = read_snapshot(settings.storage, before)
     cursor = write_snapshot(
-        seen | {key: seen[key]._replace(handled="other") for key in changed}, seen, settings.storage
+        seen | {key: seen[key]._replace(handled="other") for key in changed}, seen, settings.storage, before
     )
     changed_tick = world.probe("sensor", "--cursor", cursor)
-    write_snapshot(seen, seen, settings.storage)
+    write_snapshot(seen, seen, settings.storage, cursor)
     assert changed_tick["evaluations"][0]["requested"], "changed shards were not requested"
     return [
         *figures,
