@@ -76,10 +76,10 @@ def run_over_shards(
         failed[key] = error
         record_failure(context, stage, key, error, first)
 
-    repeated = _selected(context, settings)
+    selected = _selected(context, settings)
     for key, first in stopped.items():
         skipped = f"{stage.name} was skipped because {first.stage} failed: {first.error}"
-        if first.stage not in repeated:  # such as a run that repeats its last step, after the cause was mended
+        if first.stage not in selected:  # such as a run that repeats its last step, after the cause was mended
             skipped += f" ({first.when}; this run does not repeat {first.stage}: {_REPEAT})"
         fail(key, ShardError(skipped), first)
     for one in take_many(
@@ -110,7 +110,7 @@ def run_over_shards(
         context.log.info(f"{stage.name}: current and left unchanged: {unchanged} of {counted(len(keys), 'shard')}")
     if recorded and any(check.compares for check in stage.checks):
         record_comparisons(context, stage, recorded, settings)
-    is_last = not downstream_of(stage.name, stage_dag(settings)) & _selected(context, settings)
+    is_last = not downstream_of(stage.name, stage_dag(settings)) & selected
     if failed and (is_last or _is_unstored(failed.keys() - stopped.keys(), stage, settings)):
         if _BACKFILL in context.run.tags:
             time.sleep(_BEFORE_FAILURE_S)
