@@ -40,9 +40,10 @@ def read_valid_records(paths: ShardPaths, stages: Iterable[str], listed: Stamps 
 
 
 def read_present_records(paths: ShardPaths, stages: Iterable[str]) -> dict[str, Record]:
-    """Return the same, also of outputs that were only copied: those with another stamp are compared by their hash.
+    """Return the records whose outputs exist with their contents, also where the outputs were only copied.
 
-    No run does that for a shard whose raw shard is gone.
+    Outputs with another stamp than the recorded one are hashed. A run would do that and renew the records, but no run
+    takes a shard whose raw shard is gone.
     """
     found = {name: with_present_stamps(record, paths.options) for name, record in read_records(paths, stages).items()}
     return {name: record for name, record in found.items() if record is not None}

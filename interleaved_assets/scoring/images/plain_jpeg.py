@@ -30,7 +30,7 @@ def plain_jpeg(data: Buffer) -> tuple[int, int] | None:
     while at + 4 <= len(view) and view[at] == 0xFF:
         kind, length = view[at + 1], view[at + 2] << 8 | view[at + 3]
         first, end = at + 4, at + 2 + length
-        if end > len(view) or length < _LEAST_LENGTH.get(kind, len(view)):
+        if end > len(view) or kind not in _LEAST_LENGTH or length < _LEAST_LENGTH[kind]:
             return None
         if kind == _SCAN:
             return size
