@@ -128,9 +128,13 @@ class LocalFile(io.RawIOBase):
         return True
 
     def close(self) -> None:
-        if not self.closed and self._descriptor >= 0:
-            os.close(self._descriptor)
-        super().close()
+        # forgotten first: a close that fails has closed it, and a second one may close a file that got its number
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            if descriptor >= 0:
+                os.close(descriptor)
+        finally:
+            super().close()
 
     def _check(self, is_whole: bool) -> None:
         now = os.fstat(self._descriptor)

@@ -1,5 +1,6 @@
 """Local files that change while they are read, and paths that are not regular files."""
 
+import errno
 import os
 import signal
 import socket
@@ -211,3 +212,21 @@ def test_a_file_whose_name_is_not_utf_8_is_refused_by_its_name(tmp_path: Path) -
         with pytest.raises(StorageError) as caught:
             read()
         assert str(caught.value) == rf"{tmp_path}/caf\udce9.tar: the file's name is not UTF-8; rename it"
+
+
+def test_a_close_that_fails_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    (tmp_path / "b").write_bytes(b"b")
+    close = os.close
+
+    def failing(descriptor: int) -> None:
+        close(descriptor)  # as Linux does, whatever the file system says
+        raise OSError(errno.EIO, "the server is away")
+
+    file = LocalFile(tmp_path / "a", "a")
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="the server is away"):
+        patched.setattr(os, "close", failing)
+        file.close()
+    with LocalFile(tmp_path / "b", "b") as other:  # it gets the same number
+        file.close()
+        assert other.read_at(0, 1) == b"b"
