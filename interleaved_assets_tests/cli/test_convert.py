@@ -144,6 +144,24 @@ def test_files_of_others_and_inputs_are_never_replaced(folder: Path, capsys: pyt
     assert "would both become x/a.tar" in capsys.readouterr().err
 
 
+def test_a_link_to_a_missing_file_fails_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "raw/linked.tar").symlink_to(folder / "unmounted/linked.tar")
+    assert main(["convert", "raw", "-o", "out", "--to", "parquet"]) == 2
+    assert f"{folder / 'raw/linked.tar'} is no file any more" in capsys.readouterr().err
+    assert (folder / "out/a.parquet").exists()
+
+
+def test_a_full_disk_at_the_record_leaves_no_output_that_the_next_conversion_refuses(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]
+    with failing("os.rename", "out/_interleaved/records/a.json", OSError(errno.ENOSPC, "No space left on device")):
+        assert main(command) == 2
+    assert "cannot write out/_interleaved/records/a.json: No space left on device" in capsys.readouterr().err
+    assert [path for path in (folder / "out").rglob("*") if path.is_file()] == []
+    assert main(command) == 0
+
+
 def test_a_failing_input_does_not_stop_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard = write_shard(folder / "raw/c.tar", {"doc": document("text", sharp_image(1))})
     shard.write_bytes(shard.read_bytes().replace(b'"doc.1.png"', b'"doc.9.png"'))

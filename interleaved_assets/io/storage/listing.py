@@ -167,10 +167,14 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
 
 
 def _is_openable(info: dict[str, Any]) -> bool:
-    """Return whether ``info`` is not a FIFO, socket or device, nor a link to one."""
+    """Return whether ``info`` is not a FIFO, socket or device, nor a link to one or to a folder.
+
+    A link whose target is missing, or cannot be looked at, is kept: reading it fails and names it.
+    """
     if not info.get("islink"):
         return info["type"] != "other"
-    return os.path.isfile(info["name"])  # noqa: PTH113  Path.is_file raises in a folder that may not be searched
+    # unlike Path.is_file and Path.exists, these return False if the target cannot be looked at
+    return os.path.isfile(info["name"]) or not os.path.exists(info["name"])  # noqa: PTH110, PTH113
 
 
 def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:

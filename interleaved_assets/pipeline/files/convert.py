@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from interleaved_assets.io.formats.registry import shard_endings
-from interleaved_assets.io.storage import check_output, content_version, exists, join, read_stamp
+from interleaved_assets.io.storage import check_output, content_version, exists, join, read_stamp, remove_file
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
@@ -153,7 +153,12 @@ def convert_file(file: ShardFile, conversion: Conversion) -> tuple[Record, bool]
         source=source,
         **work.model_dump(include=set(Facts.model_fields)),
     )
-    write_record(record, place, options)
+    try:
+        write_record(record, place, options)
+    except StorageError:
+        for written in work.outputs.values():  # without a record they would count as written by others
+            remove_file(written.uri, options)
+        raise
     return record, False
 
 
