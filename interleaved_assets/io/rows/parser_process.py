@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, ClassVar, Final, Self
 
+from interleaved_assets.model.errors import StorageError
+
 _WORDS_SHOWN: Final = 300
 """Characters of the parser's last words that go into an error."""
 
@@ -21,16 +23,22 @@ class ParserProcess:
     module: ClassVar[str]
 
     def __init__(self) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", self.module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-            # an unbuffered answer would lose what a process that is stopped and continued has left to write
-            env=os.environ | {"PYTHONUNBUFFERED": ""},
-        )
+        try:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", self.module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,
+                # an unbuffered answer would lose what a process that is stopped and continued has left to write
+                env=os.environ | {"PYTHONUNBUFFERED": ""},
+            )
+        except OSError as error:
+            raise StorageError(
+                f"the parser process {self.module} cannot be started: {error.strerror}. It needs a process, open files "
+                f"and memory (ulimit -u, -n, -v), and a file in {tempfile.gettempdir()}."
+            ) from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in: IO[bytes] = self._process.stdin

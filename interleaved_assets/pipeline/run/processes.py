@@ -40,6 +40,7 @@ _IMPORTED: Final = [
     "jinja2",
 ]
 """Modules that the process has from which workers are forked. All workers together load them once."""
+_OF_LIMITS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EPIPE, errno.ECONNREFUSED})
 _AHEAD: Final = 2
 """Tasks given at a time for each worker, so that none waits while the caller uses a result."""
 
@@ -114,7 +115,7 @@ def _pool(processes: int) -> ProcessPool:
 def _not_started(error: OSError | BrokenProcessPool) -> StorageError:
     """Return the error for workers that cannot be started; Pebble's is caused by that of the system."""
     needs, cause = "Their locks need a writable /dev/shm with free space", error.__cause__ or error
-    if not isinstance(error, OSError) or error.errno in (errno.EMFILE, errno.ENFILE, errno.EPIPE, errno.ECONNREFUSED):
+    if not isinstance(error, OSError) or error.errno in _OF_LIMITS:
         needs = "Raise the limits of open files and of processes (ulimit -n, ulimit -u)"
     if isinstance(cause, ConnectionError | EOFError):
         needs = f"The process that forks them ended: let this user run {sys.executable}, with enough memory. {needs}"

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from interleaved_assets.io.pdf.child import Frame
 from interleaved_assets.io.pdf.parser import Parser, read_frames
 from interleaved_assets.io.pdf.settings import PdfSettings
 from interleaved_assets.io.rows.parser_process import close_parsers
+from interleaved_assets.model.errors import StorageError
 from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.pdf.test_bad_files import LEAST_MEMORY, with_bombs
 from interleaved_assets_tests.io.pdf.test_reader import read
@@ -24,6 +26,21 @@ def long(path: Path, pages: int = 60) -> Path:
     """A file whose pages do not fit into a pipe."""
     write_pdf(path, [text(50, 700, *["words " * 15] * 50)] * pages)
     return path
+
+
+def test_a_parser_that_cannot_be_started_is_not_the_fault_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    path = write_pdf(tmp_path / "a.pdf", [text(50, 700, "Text.")])
+    close_parsers()
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", refused)
+        with pytest.raises(StorageError, match=r"^the parser process \S+\.pdf\.child cannot be started: Resource temp"):
+            read(path)
+    assert read(path)[1]["text_content"] == "Text."
 
 
 def test_one_process_reads_file_after_file(tmp_path: Path) -> None:

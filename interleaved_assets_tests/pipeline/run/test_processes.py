@@ -55,11 +55,14 @@ def pids_in(folder: Path, count: int) -> list[int]:
     raise AssertionError(found)
 
 
-def test_without_room_for_the_locks_of_workers_the_place_is_named(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENOSPC, "a writable /dev/shm "), (errno.EAGAIN, r"\(ulimit -n, ulimit -u\); ")]
+)
+def test_workers_that_cannot_be_started_name_what_they_lack(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     def nothing(_: ShardTask) -> Work:
         return Work(outputs={}, data_version="1")
@@ -67,8 +70,8 @@ def test_without_room_for_the_locks_of_workers_the_place_is_named(
     ran = partial(take_many, [stage(nothing)], ["a", "b"], settings, then=lambda _: None, jobs=2)
     _pool.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr("_multiprocessing.SemLock", full)  # as where /dev/shm is full
-        with pytest.raises(StorageError, match=r"No space left on device\. .* a writable /dev/shm .*--jobs 1"):
+        patch.setattr("_multiprocessing.SemLock", full)  # as where /dev/shm is full, or no process can be forked
+        with pytest.raises(StorageError, match=rf"{os.strerror(number)}\. .*{advice}.*--jobs 1"):
             list(ran())
     assert len(list(ran())) == 2
 
