@@ -21,7 +21,7 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.local import check_regular
-from interleaved_assets.io.storage.walk import find_infos
+from interleaved_assets.io.storage.walk import KEPT_BESIDE, find_infos
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.model.shown import cut_list
 
@@ -151,7 +151,12 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
         raise OptionError(f"{uri} cannot be searched: {error}") from error
     what = "matches" if entry is None else "holds"
     files = {name: info for name, info in entries.items() if info["type"] != "directory" and _is_openable(info)}
-    chosen = {name: info for name, info in files.items() if name.lower().endswith(suffixes)}
+    # what a conversion keeps beside its outputs is none of them, unless it is named
+    chosen = {
+        name: info
+        for name, info in files.items()
+        if name.lower().endswith(suffixes) and (KEPT_BESIDE in path or f"/{KEPT_BESIDE}/" not in name)
+    }
     if not chosen:
         raise StorageError(
             f"{uri} {what} no file that ends in {' or '.join(suffixes)}"

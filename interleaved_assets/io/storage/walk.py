@@ -13,11 +13,13 @@ from interleaved_assets.model.errors import OptionError
 
 _OF_THE_DISK: Final = "lost+found"
 """A folder at the top of a disk that only root may list."""
-_HIDDEN_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.[^./][^/]*/")
+KEPT_BESIDE: Final = "_interleaved"
+"""The folder in which a conversion keeps the ledgers and records of its outputs."""
+_HIDDEN_FOLDER: Final = re.compile(rf"(?:(?<=/)|^)(?:\.[^./][^/]*|{KEPT_BESIDE})/")
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether the name of the file, or of a folder on the way to it, begins with a dot."""
+    """Return whether the name of the file, or of a folder on the way to it, begins with a dot or is a conversion's."""
     return path.rpartition("/")[2].startswith(".") or _HIDDEN_FOLDER.search(path) is not None
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from interleaved_assets.io.formats.registry import shard_endings
 from interleaved_assets.io.storage import check_output, content_version, exists, join, read_stamp, remove_file
+from interleaved_assets.io.storage.walk import KEPT_BESIDE
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
@@ -28,7 +29,6 @@ from interleaved_assets.settings import Settings, StorageSettings
 STAGE: Final = "convert"
 VERSION: Final = 1
 """To be raised when a change of code changes the output."""
-_BESIDE: Final = "_interleaved"
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Conversion:
         return join(self.folder, f"{file.name}{self.ending}")
 
     def ledger(self, file: ShardFile) -> str:
-        return join(self.folder, f"{_BESIDE}/dropped/{file.name}.parquet")
+        return join(self.folder, f"{KEPT_BESIDE}/dropped/{file.name}.parquet")
 
     def record_uri(self, file: ShardFile) -> str:
-        return join(self.folder, f"{_BESIDE}/records/{file.name}.json")
+        return join(self.folder, f"{KEPT_BESIDE}/records/{file.name}.json")
 
     def version_settings(self) -> dict[str, object]:
         """Return the settings that the outputs depend on."""
