@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from interleaved_assets.io.storage.filesystem import storage_errors
-from interleaved_assets.model.errors import StorageError
+from interleaved_assets.model.errors import StorageError, StorageUnavailable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,8 +37,8 @@ def displayable(name: str) -> str:
 class LocalFile(io.RawIOBase):
     """A regular local file, open for reading, that must not change while it is open.
 
-    Every read raises StorageError if the size or modification time has changed since the file was opened. If another
-    file gets its name, reads return the content of the opened file.
+    Every read raises StorageUnavailable if the size or modification time has changed since the file was opened: that
+    says nothing about the rows. If another file gets its name, reads return the content of the opened file.
 
     Attributes:
         size: in bytes.
@@ -62,8 +62,9 @@ class LocalFile(io.RawIOBase):
         wanted = max(0, min(size, self.size - offset))
         if wanted <= _SMALL_BYTES:
             small = os.pread(self._descriptor, wanted, offset) if wanted else b""
-            self._check(len(small) == wanted)
-            return small
+            if len(small) == wanted:  # a file system may return fewer, and the loop below reads on
+                self.check()
+                return small
         import pyarrow as pa  # here and below: callers that only name or list files do not need it
 
         # Arrow's memory pool reuses pages: half the CPU time of new bytes objects
@@ -139,4 +140,4 @@ class LocalFile(io.RawIOBase):
     def _check(self, is_whole: bool) -> None:
         now = os.fstat(self._descriptor)
         if not is_whole or (now.st_size, now.st_mtime_ns) != (self.size, self._modified):
-            raise StorageError(f"{self._uri} changed while it was read. Read it again once it is complete.")
+            raise StorageUnavailable(f"{self._uri} changed while it was read. Read it again once it is complete.")

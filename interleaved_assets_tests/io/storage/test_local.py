@@ -17,7 +17,7 @@ from interleaved_assets.io.storage import find_files, local_copy, open_input, re
 from interleaved_assets.io.storage.limits import TarLimits
 from interleaved_assets.io.storage.local import LocalFile
 from interleaved_assets.io.tar.reader import read_tar_shard
-from interleaved_assets.model.errors import InterleavedError, StorageError
+from interleaved_assets.model.errors import InterleavedError, StorageError, StorageUnavailable
 from interleaved_assets_tests.documents import document, write_shard
 from interleaved_assets_tests.forked import run_forked
 
@@ -116,7 +116,7 @@ def test_a_shard_that_changes_while_it_is_read_is_one_error(
 ) -> None:
     # in a process of its own: a memory-mapped file that is cut would end this one with SIGBUS
     code, printed = run_forked(read_a_shard_that_changes, tmp_path, form, change, output=tmp_path / "printed")
-    message = f"StorageError {tmp_path}/a.{form} changed while it was read. Read it again once it is complete."
+    message = f"StorageUnavailable {tmp_path}/a.{form} changed while it was read. Read it again once it is complete."
     assert (code, printed.splitlines()) == (0, ["True", message])
 
 
@@ -231,3 +231,34 @@ def test_a_close_that_fails_is_not_tried_again(tmp_path: Path, monkeypatch: pyte
     with LocalFile(tmp_path / "b", "b") as other:  # it gets the same number
         file.close()
         assert other.read_at(0, 1) == b"b"
+
+
+def test_a_read_that_returns_fewer_bytes_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on file systems of a network or of a user."""
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: pread(descriptor, max(1, size // 2), offset))
+    (tmp_path / "a").write_bytes(b"0123456789")
+    with local(tmp_path / "a") as file:
+        assert bytes(file.read_at(2, 7)) == b"2345678"
+        os.truncate(tmp_path / "a", 5)
+        with pytest.raises(StorageUnavailable, match="a changed while it was read"):
+            file.read_at(2, 7)
+
+
+def test_a_file_that_changes_while_images_are_fetched_gives_no_row_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error would be kept in the rows, and a later run would believe it."""
+    path, pread = tmp_path / "store.tar", os.pread
+
+    def touched(descriptor: int, size: int, offset: int) -> bytes:
+        os.utime(path, (1, 1))
+        return pread(descriptor, size, offset)
+
+    path.write_bytes(b"0123456789")
+    source = Source(str(path), start=2, end=5)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", touched)
+        with pytest.raises(StorageUnavailable, match=r"store\.tar changed while it was read"):
+            fetch([source], Access())
+    assert fetch([source], Access()) == {source: b"234"}
