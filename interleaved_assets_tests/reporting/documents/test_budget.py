@@ -75,6 +75,15 @@ def test_unusual_documents_take_no_more(items: list[ShownRow]) -> None:
     assert all(document.items for document in fitted)
 
 
+def test_pictures_are_drawn_for_rows_that_may_fit_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[bytes] = []
+    stand_in(monkeypatch, budget, "smaller_thumbnail", lambda data, side=64: drawn.append(data) or data[:600])
+    items = [*images(500, THUMBNAIL), *images(1, PREVIEW, DROP)]
+    [fitted] = fit_documents([ShownDocument("a", tuple(items), {})], page_bytes=20_000)
+    assert [item.picture for item in fitted.items if item.drop] == [PREVIEW[:600]]
+    assert 0 < len(fitted.items) < len(drawn) / 3 < 20
+
+
 def test_a_page_with_room_is_left_as_it_is() -> None:
     documents = [ShownDocument("a", (*images(3, PREVIEW), ShownRow(1, "text", "x" * 100_000)), {})]
     assert fit_documents(documents) == documents
