@@ -131,19 +131,27 @@ def split_samples(table: pa.Table, max_batch_bytes: int | None, sizes: np.ndarra
 def whole_samples(tables: Iterable[pa.Table], max_batch_bytes: int | None) -> Iterator[pa.Table]:
     """Yield parts of whole samples, as :func:`split_samples` does, from ``tables`` that may split samples.
 
-    At most one part and one of ``tables`` are in memory at a time. All tables have the same schema.
+    At most one part and one of ``tables`` are in memory at a time, and another part after a sample above the limit. All
+    tables have the same schema.
     """
-    pending: pa.Table | None = None
+    pending: list[pa.Table] = []
+    filled = 0  # bytes since the last split: splitting at each of thousands of small tables takes quadratic time
     for table in tables:
         if table.num_rows == 0:
             continue
-        pending = table if pending is None else pa.concat_tables([pending, table])
-        if max_batch_bytes is not None:
-            # keep the last part, since its last sample may continue in the next table
-            *complete, pending = split_samples(pending, max_batch_bytes)
-            yield from complete
-    if pending is not None:
-        yield pending
+        pending.append(table)
+        if max_batch_bytes is None or (filled := filled + int(row_bytes(table).sum())) <= max_batch_bytes:
+            continue
+        # keep the last part, since its last sample may continue in the next table
+        *complete, last = split_samples(pa.concat_tables(pending), max_batch_bytes)
+        del table
+        pending = [last]
+        yield from complete
+        filled = int(row_bytes(last).sum())
+        if filled > max_batch_bytes:  # one sample, which may go on for thousands of tables
+            filled = 0
+    if pending:
+        yield from split_samples(pa.concat_tables(pending), max_batch_bytes)
 
 
 def join_files(

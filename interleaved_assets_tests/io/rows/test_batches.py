@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interleaved_assets.io.rows import batches
 from interleaved_assets.io.rows.batches import (
     are_adjacent,
     binary_column,
@@ -25,6 +26,7 @@ from interleaved_assets.io.rows.batches import (
     split_samples,
     whole_samples,
 )
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.io.row_tables import image_bytes, rows_table, sample
 
 
@@ -134,6 +136,22 @@ def test_parts_do_not_depend_on_how_tables_are_split(shape, cuts: list[int], lim
         assert not set(ids(before)) & set(ids(after))
     for part in parts:
         assert row_bytes(part).sum() <= limit or len(set(ids(part))) == 1
+
+
+@pytest.mark.parametrize("letters", ["abcdefghij" * 10, "a" * 100], ids=["samples", "one sample"])
+def test_small_tables_are_split_once_for_each_part(letters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of("".join(sorted(letters)))
+    limit = int(row_bytes(table).sum()) // 4
+    splits: list[int] = []
+
+    def split(whole: pa.Table, *given: int) -> Iterator[pa.Table]:
+        splits.append(whole.num_rows)
+        return split_samples(whole, *given)
+
+    stand_in(monkeypatch, batches, "split_samples", split)
+    parts = list(whole_samples([table.slice(row, 1) for row in range(100)], limit))
+    assert pa.concat_tables(parts) == table
+    assert len(splits) <= 6
 
 
 def test_without_a_limit_there_is_one_part() -> None:
