@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from interleaved_assets.cli import main
+from interleaved_assets.cli.commands import trace
 from interleaved_assets.pipeline.run.one import take_through
 from interleaved_assets.pipeline.stages.dag import stage_dag
+from interleaved_assets_tests.defects import stand_in
 from interleaved_assets_tests.documents import blurred_image, document, project, sharp_image, stages_before, write_shard
 from interleaved_assets_tests.io.tars import frames_document, picture, tiff, write_tar
 from interleaved_assets_tests.projects import take_all
@@ -21,6 +23,11 @@ def test_trace_shows_every_stage_and_why_a_row_was_dropped(
         assert stage in printed
     dropped = next(line for line in printed.splitlines() if "dropped: sharpness_below" in line)
     assert "100" in dropped
+
+
+def test_trace_for_a_terminal_keeps_no_facts_for_json(curated: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, trace, "_facts_of_sample", lambda *_: pytest.fail("a sample may have 500,000 rows"))
+    assert main([*curated, "trace", "doc-97-b"]) == 0
 
 
 def test_trace_names_the_raw_shard_and_the_place_in_the_tar(

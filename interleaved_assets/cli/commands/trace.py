@@ -94,7 +94,7 @@ def show_sample(file: str | None, sample_id: str, *, shard: str | None, every_ro
             if isinstance(traces, InterleavedError):
                 skip(key, traces)
                 continue
-            found.append(_facts_of_sample(key, traces))
+            found.append(_facts_of_sample(key, traces) if as_json else {})
             if not as_json:
                 _print_sample(one, key, traces, out, every_row=every_row)
             for trace in traces:
