@@ -110,9 +110,13 @@ def index_tar(read: ReadAt, size: int, uri: str) -> TarIndex:
     ahead: dict[int, _Header] = {}  # the links to later members, by their number in ``found``
     notes: list[str] = []
     known: dict[str, str] = {}  # global pax records, which apply to all following members
-    offset = 0
+    offset = names = 0
     try:
         while (header := _next_header(read, offset, size, known)) is not None:
+            names += len(header.name) + len(header.link)
+            # the record of a global header may give a name of 1 MiB to each member; of a byte, four characters are made
+            if names > 4 * size:
+                raise _Damage(f"the tar has longer names than bytes before byte {offset} of {size}")
             member, offset = _member(header, members, uri)
             if member is None:
                 if header.kind == _CONTINUATION:

@@ -22,11 +22,12 @@ _NO_CHARSETS: Final = frozenset(
     ["utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "charmap"]
 )
 """Python's codecs of text that are no charsets of pages."""
-_META: Final = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w:.-]{1,40})", re.IGNORECASE)
+# No two parts of the patterns may match the same spaces or tags: time would grow with the square of their number.
+_META: Final = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*(?:[\"']\s*)?([\w:.-]{1,40})", re.IGNORECASE)
 _META_BYTES: Final = 4096
 _GUESSED_BYTES: Final = 2**16
 _TAGS: Final = re.compile(
-    rb"<(?:script|style)\b.{0,20000}?</(?:script|style)|<[^>]{0,2000}>", re.IGNORECASE | re.DOTALL
+    rb"<(?:script|style)\b.*?(?:</(?:script|style)|\Z)|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL
 )
 _LATIN_MARKUP: Final = 4
 """Latin letters for each byte of another script, up to which a page is in that script: names, addresses, scripts."""

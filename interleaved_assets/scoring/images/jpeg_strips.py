@@ -16,8 +16,9 @@ _COMPRESSION, _JPEG = 259, 7
 _PLACES: Final = ((324, 325), (273, 279))
 """The tags with offsets and lengths, of tiles and of strips."""
 _START, _END = b"\xff\xd8", b"\xff\xd9"
-_MARKER: Final = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
-"""A marker other than those of restarts; within pixels, 0 follows each byte FF."""
+_MARKER: Final = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])", re.DOTALL)
+"""A marker other than those of restarts; within pixels, 0 follows each byte FF. Bytes FF before one fill space: a pattern
+that takes them too needs time with the square of their number."""
 
 
 def check_jpeg_strips(data: Buffer) -> None:
@@ -45,12 +46,16 @@ def check_jpeg_strips(data: Buffer) -> None:
 def strip_without_end(data: Buffer, offsets: Sequence[int], counts: Sequence[int]) -> int | None:
     """Return the number of the first JPEG at these places that has no end mark; None if all have one.
 
-    A strip without bytes was never written, and has none.
+    A strip without bytes was never written, and has none. Strips at one place are searched once. If others overlap so
+    that they take more than twice the file, the next one counts as cut: time would grow with the square of the file.
     """
     view = bytes_of(data)
-    for number, (offset, count) in enumerate(zip(offsets, counts, strict=False)):
-        if count and not _has_end(view[offset : offset + count]):
-            return number
+    places, left = list(zip(offsets, counts, strict=False)), 2 * len(view)
+    for offset, count in dict.fromkeys(places):
+        strip = view[offset : offset + count]
+        left -= len(strip)
+        if count and (left < 0 or not _has_end(strip)):
+            return places.index((offset, count))
     return None
 
 

@@ -62,6 +62,21 @@ def test_global_pax_headers_hold_for_the_members_behind() -> None:
     assert contents(buffer.getvalue()) == [("a.json", b"{}")]
 
 
+@pytest.mark.parametrize(("record", "kind"), [("path", tarfile.REGTYPE), ("linkpath", tarfile.LNKTYPE)])
+def test_a_long_name_in_a_global_pax_header_is_not_given_to_every_member(record: str, kind: bytes) -> None:
+    """With a name of 1 MB each, the members of a tar of some MB would take all of the memory."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", pax_headers={record: "n/" * 5_000}) as tar:
+        for number in range(1000):
+            info = tarfile.TarInfo(f"{number}.json")
+            info.type, info.linkname = kind, "a"
+            tar.addfile(info)
+    index = index_of(buffer.getvalue())
+    assert index.damage is not None
+    assert "the tar has longer names than bytes before byte " in index.damage
+    assert sum(len(member.name) for member in index.members) < 5 * len(buffer.getvalue())
+
+
 def test_folders_and_devices_are_no_members_and_links_stand_for_theirs() -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:

@@ -369,6 +369,22 @@ def test_a_page_that_nothing_labels_is_read_by_its_characters(tmp_path: Path, co
     assert notes == ({} if codec == "cp1252" else {"pages_of_guessed_charset": 1})
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<meta " * 80 + b"charset=" + b" " * 3600 + b">",
+        b"<meta charset=" + b" " * 4000 + b"'",
+        b"<script " * 7000 + b"\xe0\xe1" * 4000,
+        b"<" * 50_000 + b"\xe0\xe1" * 4000,
+    ],
+    ids=["spaces", "quote", "script", "less-than"],
+)
+def test_the_charset_of_a_hostile_page_is_found_at_once(tmp_path: Path, body: bytes) -> None:
+    """Thousands of such pages fit into an archive of some MB, and each took up to a minute."""
+    uri = write_warc(tmp_path / "a.warc.gz", [page("https://a.example/", body, content_type="text/html")] * 60)
+    assert len(rows(uri)) >= 60
+
+
 def test_no_break_spaces_are_no_letters_of_another_script(tmp_path: Path) -> None:
     words = ["Price", "list", "of", "items", "now"] * 3
     body = b"<p>" + "\xa0\xa0\xa0\xa0\xa0\xa0".join(words).encode("cp1252")

@@ -190,7 +190,7 @@ def test_the_policy_names_the_hash_of_the_script() -> None:
 
 
 def test_text_from_data_is_escaped() -> None:
-    attack = "<script>alert(1)</script>"
+    attack = "<script>alert(1)</script>\x1b[2J\u202e"
     hostile = ShardFacts(
         key=f"k{attack}",
         counts_in=Counts(rows=1),
@@ -208,6 +208,8 @@ def test_text_from_data_is_escaped() -> None:
     assert "img" not in {tag for tag, _ in parsed.elements}
     markdown = summary(aggregate([hostile, broken], MEASURES), [f"<img src=y>{attack}"])
     assert "<script" not in markdown
+    # an override of the writing direction would turn the text behind it around
+    assert not {"\x1b", "\u202e"} & {*page, *markdown}
     assert "<img" not in markdown
 
 

@@ -76,6 +76,21 @@ def test_bytes_after_the_end_mark_and_empty_strips_are_no_damage() -> None:
     assert strip_without_end(jpeg + bytes(9), [0, 0], [len(jpeg), len(jpeg) - 1]) == 1
 
 
+def test_a_jpeg_that_is_filled_with_ff_to_its_end_is_undecodable_at_once() -> None:
+    """Its markers are searched in time with its length: with the square of it, this would take hours."""
+    file = io.BytesIO()
+    Image.fromarray(PICTURE).save(file, "JPEG")
+    with pytest.raises(ImageError, match="no end mark"):
+        decode_image(file.getvalue()[:-2] + b"\xff" * 2_000_000)
+
+
+def test_strips_that_overlap_are_not_all_searched() -> None:
+    jpeg = b"\xff\xd8" + bytes(2_000_000) + b"\xff\xd9"
+    many = range(100_000)
+    assert strip_without_end(jpeg + bytes(9), many, [len(jpeg) + 9 - offset for offset in many]) == 2
+    assert strip_without_end(jpeg + bytes(9), [0] * len(many), [len(jpeg) + 9] * len(many)) is None
+
+
 def test_another_compression_and_another_file_are_left_to_the_decoder() -> None:
     file = io.BytesIO()
     Image.fromarray(PICTURE).save(file, "TIFF", compression="tiff_lzw")
