@@ -93,7 +93,7 @@ def block_tables(
     """
     schema = block_schema(columns)
     limit = min(max_batch_bytes or _STEP_BYTES, _STEP_BYTES)
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     cells = _no_cells(schema)
     parts: list[pa.Table] = []
     filled, is_empty = 0, True
@@ -130,13 +130,17 @@ def block_schema(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*INTERLEAVED_SCHEMA, *columns])
 
 
-def _unique(sample_id: str, taken: set[str]) -> str:
-    """Return ``sample_id``, with the lowest free number from 2 if it is taken, and add it to ``taken``."""
-    unique, number = sample_id, 1
+def _unique(sample_id: str, taken: dict[str, int]) -> str:
+    """Return ``sample_id``, with the lowest free number from 2 if it is taken, and add it to ``taken``.
+
+    ``taken`` has the last number of each id: all documents of an archive may have one address.
+    """
+    unique, number = sample_id, taken.get(sample_id, 1)
     while unique in taken:
         number += 1
         unique = f"{sample_id}~{number}"
-    taken.add(unique)
+    taken[sample_id] = number
+    taken.setdefault(unique, 1)
     return unique
 
 

@@ -25,11 +25,16 @@ from interleaved_assets.settings import Settings
 HOST: Final = "127.0.0.1"
 _OWN_HOST: Final = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
 _HTML: Final = "text/html; charset=utf-8"
+_POLICY: Final = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_STORED_POLICY: Final = f"{_POLICY}; sandbox allow-scripts"
+"""Limits a page of the output root in the browser, whoever wrote it. It loads nothing, and its origin is its own: its
+script cannot read what this server shows in other windows. It may lead to another site, with what the page says itself.
+"""
 _HEADERS: Final = {
     "Cache-Control": "no-store",
-    # limits a file of the output root in the browser, whoever wrote it: it can send nothing anywhere
-    "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -125,14 +130,23 @@ class _Handler(BaseHTTPRequestHandler):
             )
             self._answer(HTTPStatus.NOT_FOUND, message_html("There is nothing here", text))
         else:
+            kind = place.kind if place else None
             self._answer(
-                HTTPStatus.OK, content, "application/json" if place and place.kind is PlaceKind.JSON else _HTML
+                HTTPStatus.OK,
+                content,
+                "application/json" if kind is PlaceKind.JSON else _HTML,
+                _STORED_POLICY if kind is PlaceKind.PAGE else _POLICY,
             )
 
-    def _answer(self, status: HTTPStatus, body: str | bytes, content_type: str = _HTML) -> None:
+    def _answer(self, status: HTTPStatus, body: str | bytes, content_type: str = _HTML, policy: str = _POLICY) -> None:
         content = body.encode(errors="replace") if isinstance(body, str) else body
+        of_content = {
+            "Content-Security-Policy": policy,
+            "Content-Type": content_type,
+            "Content-Length": str(len(content)),
+        }
         self.send_response(status)
-        for name, value in {**_HEADERS, "Content-Type": content_type, "Content-Length": str(len(content))}.items():
+        for name, value in {**_HEADERS, **of_content}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

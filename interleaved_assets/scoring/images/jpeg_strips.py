@@ -17,8 +17,10 @@ _PLACES: Final = ((324, 325), (273, 279))
 """The tags with offsets and lengths, of tiles and of strips."""
 _START, _END = b"\xff\xd8", b"\xff\xd9"
 _MARKER: Final = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])", re.DOTALL)
-"""A marker other than those of restarts; within pixels, 0 follows each byte FF. Bytes FF before one fill space: a pattern
-that takes them too needs time with the square of their number."""
+"""A marker other than those of restarts; within pixels, 0 follows each byte FF.
+
+Bytes FF before one fill space. A pattern that takes them too needs time with the square of their number.
+"""
 
 
 def check_jpeg_strips(data: Buffer) -> None:

@@ -69,6 +69,12 @@ def test_repeated_ids_get_a_number_and_never_one_that_is_taken() -> None:
     assert notes == {"repeated_sample_ids": 3}
 
 
+def test_documents_that_all_have_one_id_are_numbered_in_time_with_their_number() -> None:
+    """With the square of it, these would take minutes; a crawl that has one address often would take hours."""
+    [table] = block_tables([BlockDocument("a")] * 30_000, pa.schema([]))
+    assert table["sample_id"][-1].as_py() == "a~30000"
+
+
 def test_tables_hold_whole_documents_up_to_the_limit_and_one_that_is_larger_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

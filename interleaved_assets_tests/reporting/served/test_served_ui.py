@@ -75,6 +75,25 @@ def right_edge(element: Locator) -> float:
     return float(element.evaluate("element => element.getBoundingClientRect().right"))
 
 
+def test_a_page_that_somebody_else_has_stored_reads_nothing_of_the_others(browser: Browser, tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    stored = tmp_path / "out/pages/evil.html"
+    stored.parent.mkdir(parents=True)
+    stored.write_text("""<body><script>
+        const read = (what) => { try { return what(); } catch (error) { return error.name; } };
+        addEventListener("click", () => {
+          const other = open("/");
+          setTimeout(() => { document.title = read(() => other.document.body.innerText); }, 500);
+        });
+    </script>""")
+    with running(settings) as port, new_page(browser, f"http://127.0.0.1:{port}") as page:
+        page.goto("/pages/evil.html")
+        page.mouse.click(300, 300)
+        expect(page).to_have_title("TypeError")  # there is no window
+        page.get_by_role("link", name="All shards").click()
+        expect(page.locator("h1")).to_have_text("Data set")
+
+
 def test_its_links_lead_to_ledger_documents_and_report(page: Page) -> None:
     page.goto("/")
     page.locator("#shards tr", has_text="many").get_by_role("link", name="filtered").click()

@@ -120,6 +120,12 @@ def test_a_ledger_is_a_table_in_parts(port: int) -> None:
     assert "no rows here" in third.text
 
 
+def test_a_stored_page_has_an_origin_of_its_own(port: int) -> None:
+    policies = {path: ask(port, path).headers["Content-Security-Policy"] for path in ("/", "/dataset_report.html")}
+    assert policies["/dataset_report.html"] == f"{policies['/']}; sandbox allow-scripts"
+    assert ask(port, "/pages/many.html").headers["Content-Security-Policy"] == policies["/dataset_report.html"]
+
+
 def test_shards_are_searched_by_their_keys(port: int) -> None:
     found = ask(port, "/?search=caf%25C3").text
     assert "<bdi>web/caf%C3%A9%2C%201</bdi>" in found
