@@ -5,6 +5,7 @@ command line :func:`escaped`, cells of Markdown tables :func:`markdown_cell`.
 """
 
 import html
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -50,6 +51,22 @@ def shown(text: str) -> str:
     """Return ``text`` without credentials in its URLs, and with all control characters except newlines escaped."""
     text = _URL.sub(lambda match: _keeping_punctuation(match[0]), text)
     return "\n".join(map(escaped, text.split("\n")))
+
+
+class ShownFormatter(logging.Formatter):
+    """Formats warnings, whose names of files and samples are data, without control characters and credentials."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record))
+
+
+def show_warnings() -> None:
+    """Let what Python prints warnings with, where nobody has set a handler, print no control characters of data.
+
+    For processes of our own: the command line, workers, and Dagster's code servers and runs.
+    """
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(ShownFormatter())
 
 
 def escaped(text: str) -> str:

@@ -42,6 +42,20 @@ def test_a_warning_names_a_file_without_the_control_characters_of_its_name(tmp_p
     assert "\u202e".encode() not in done.stderr
 
 
+@pytest.mark.system
+def test_so_do_the_warnings_of_workers(tmp_path: Path) -> None:
+    project(tmp_path, "[run]\nparallel_shards = 2\n")
+    for name in "ab":
+        tar = write_shard(tmp_path / f"raw/{name}\x1b[31m\u202e.tar", {"doc": document("one")})
+        with tarfile.open(tar, "a") as more:
+            more.addfile(tarfile.TarInfo("doc.unnamed.txt"))
+    done = run(tmp_path, "run", stdout=subprocess.DEVNULL)
+    for name in (b"a", b"b"):
+        assert name + rb"\x1b[31m\u202e.tar: unreferenced_members (1)" in done.stderr
+    assert b"\x1b" not in done.stderr
+    assert "\u202e".encode() not in done.stderr
+
+
 @pytest.mark.parametrize("options", [[], pytest.param(["--json"], marks=pytest.mark.system)])
 def test_a_reader_that_is_gone_ends_the_command_without_a_word(tmp_path: Path, options: list[str]) -> None:
     project(tmp_path)

@@ -26,6 +26,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from interleaved_assets.io.rows.processors import share_processors
 from interleaved_assets.model.errors import StorageError, WorkerLost
+from interleaved_assets.model.shown import show_warnings
 from interleaved_assets.pipeline.run.shard_map import TICK_S, Found, Task, TaskWork, sendable, too_slow
 
 Result = TypeVar("Result")
@@ -162,6 +163,7 @@ def _results(given: "Future[Any]", task: Task, limit_s: float) -> list[Found[Any
 def _begin(processes: int) -> None:
     """Let a worker use its share of the processors, and end with the process that it works for, even if killed."""
     share_processors(processes)
+    show_warnings()
     # a collection would write to every object that the imports have made, and so copy the pages that workers share
     gc.freeze()
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -22,6 +22,7 @@ from interleaved_assets.model.errors import (
     describe,
     how_to_install,
 )
+from interleaved_assets.model.shown import show_warnings
 from interleaved_assets.pipeline.run.shard_map import TICK_S, Begun, Found, Task, TaskWork, each_result, sendable
 from interleaved_assets.pipeline.run.stage import ShardResult
 from interleaved_assets.settings.sections import RunSettings
@@ -87,6 +88,7 @@ class OnCluster(Generic[Result]):
         release = _release()
 
         def do(task: Task) -> Iterator[Begun | Found[Result]]:
+            show_warnings()
             if not gpu:  # a node has a task for each CPU
                 share_processors(os.cpu_count() or 1)
             yield from _messages(task, work, release)
