@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,6 +41,34 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def without_places(path: Path) -> list[dict[str, object]]:
     return pa.concat_tables(read_shard(str(path))).drop_columns("source_ref").to_pylist()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_the_signature_of_a_url_is_neither_printed_nor_stored(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder / "raw")) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/deep/b.tar"
+        signed, to = f"{url}?X-Amz-Signature=c4n4ry", ("-o", "out", "--to", "parquet")
+        for command, *options in (
+            ("convert", *to),
+            ("convert", *to, "--json"),
+            ("inspect",),
+            ("validate",),
+            ("view",),
+            ("score", "scores.parquet"),
+            ("select", "scores.parquet", "kept.parquet"),
+        ):
+            assert main([command, signed, *options]) == 0
+        server.shutdown()
+    printed = capsys.readouterr()
+    assert f"{url} → out/b.parquet: 3 samples" in printed.out
+    assert "c4n4ry" not in printed.out + printed.err
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"b.html", "b.parquet", "b.json", "kept.parquet"} <= {path.name for path in written}
+    assert not any("c4n4ry" in path.name or b"c4n4ry" in path.read_bytes() for path in written)
 
 
 def test_tar_to_parquet_and_back_keeps_every_row(folder: Path) -> None:

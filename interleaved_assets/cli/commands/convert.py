@@ -67,6 +67,7 @@ def convert_command(
     """
     from interleaved_assets.cli.terminal.console import console, print_error, print_failure, print_json, progress
     from interleaved_assets.cli.terminal.name_value import names_and_values
+    from interleaved_assets.model.shown import without_credentials
     from interleaved_assets.pipeline.files.convert import Conversion, check_outputs, convert_file
     from interleaved_assets.pipeline.files.filtering import check_filters, measurable, selection_settings
     from interleaved_assets.pipeline.files.inputs import find_shard_files, with_policy
@@ -96,11 +97,12 @@ def convert_command(
                 print_failure(one.key, one.result, as_json=as_json)
                 continue
             record, is_current = one.result
+            uri = without_credentials(one.key)
             made, current = made + (not is_current), current + is_current
             if as_json:
-                print_json(_facts(one.key, record, is_current=is_current))
+                print_json(_facts(uri, record, is_current=is_current))
             else:
-                out.print_line(_line(one.key, record, is_current=is_current))
+                out.print_line(_line(uri, record, is_current=is_current))
     if not as_json:
         what = f"{counted(len(files), 'file')}: {made:,} converted, {current:,} current, {failed:,} failed"
         out.print_line(what)

@@ -45,6 +45,7 @@ def score_command(
     """
     from interleaved_assets.cli.terminal.console import console, print_json, progress
     from interleaved_assets.model.columns import IMAGE_KEY
+    from interleaved_assets.model.shown import without_credentials
     from interleaved_assets.pipeline.files.filtering import with_scorers
     from interleaved_assets.pipeline.files.inputs import find_shard_file
     from interleaved_assets.pipeline.files.score import score_file
@@ -57,9 +58,9 @@ def score_command(
     images, columns = scored.counts_out.images, [name for name in scored.columns if name not in IMAGE_KEY]
     if as_json:
         facts = {"images": images, "columns": columns, "errors": scored.errors}
-        print_json({"input": shard, "output": scores, **facts})
+        print_json({"input": without_credentials(shard), "output": scores, **facts})
         return 0
     errors = "".join(f", {code} {rows:,}" for code, rows in scored.errors.items())
     what = f"{counted(images, 'image')}{errors}; columns {', '.join(columns)}"
-    out.print_line(f"{shard} → {scores}: {what}")
+    out.print_line(f"{without_credentials(shard)} → {scores}: {what}")
     return 0

@@ -52,6 +52,7 @@ def select_command(
     """
     from interleaved_assets.cli.terminal.console import console, counted_drops, print_error, print_json, progress
     from interleaved_assets.cli.terminal.name_value import names_and_values
+    from interleaved_assets.model.shown import without_credentials
     from interleaved_assets.pipeline.files.filtering import selection_settings
     from interleaved_assets.pipeline.files.inputs import find_shard_file, with_policy
     from interleaved_assets.pipeline.files.score import select_file
@@ -78,10 +79,10 @@ def select_command(
     before, after = selected.counts_in, selected.counts_out
     if as_json:
         facts = {"counts_in": before.model_dump(), "counts_out": after.model_dump(), "dropped": selected.dropped}
-        print_json({"input": shard, "output": output, "ledger": ledger, **facts})
+        print_json({"input": without_credentials(shard), "output": output, "ledger": ledger, **facts})
         return 0
     what = f"{after.samples:,} of {before.samples:,} samples, {after.images:,} of {before.images:,} images"
-    out.print_line(f"{shard} → {output}: {what}")
+    out.print_line(f"{without_credentials(shard)} → {output}: {what}")
     dropped = f": {counted_drops(selected.dropped)}" if selected.dropped else ""
     out.print_line(f"  {before.rows - after.rows:,} of {before.rows:,} rows dropped{dropped}")
     out.print_line(f"  ledger {ledger}")

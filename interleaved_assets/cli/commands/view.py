@@ -58,6 +58,7 @@ def view_command(
     """
     from interleaved_assets.cli.terminal.console import console, open_page, print_error, print_json, progress
     from interleaved_assets.io.storage import atomic_output
+    from interleaved_assets.model.shown import without_credentials
     from interleaved_assets.pipeline.files.inputs import without_ending
     from interleaved_assets.pipeline.files.write_rows import check_target
     from interleaved_assets.reporting.documents.choice import DEFAULT_LIMIT, Choice, NothingChosen
@@ -67,7 +68,7 @@ def view_command(
 
     out = console()
     choice = Choice(limit or random or DEFAULT_LIMIT, sample_ids, reasons, random, seed)
-    path = page_file or f"{PurePosixPath(without_ending(shard)).name or 'documents'}.html"
+    path = page_file or f"{PurePosixPath(without_ending(without_credentials(shard))).name or 'documents'}.html"
     is_file = _is_file(shard, file)
     # the settings of this folder, if any, have the layout of its tars
     settings = load_settings_or_defaults(file) if is_file else load_settings(file)

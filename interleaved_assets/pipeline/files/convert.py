@@ -12,6 +12,7 @@ from interleaved_assets.io.storage import check_output, content_version, exists,
 from interleaved_assets.io.storage.walk import KEPT_BESIDE
 from interleaved_assets.model.errors import OptionError, ShardError, StorageError
 from interleaved_assets.model.ledger import empty_ledger
+from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.pipeline.files.filtering import keep_selected, scoring_for
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.files.write_rows import identities, identity, write_rows
@@ -166,7 +167,7 @@ def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
     """Return why the present output must not be replaced without ``--overwrite``; None if it may be replaced."""
     if known is None:
         return "is not one that an earlier conversion wrote"
-    if known.source is not None and identity(known.source.uri) != identity(file.uri):
+    if known.source is not None and identity(known.source.uri) != identity(without_credentials(file.uri)):
         return f"was made from another input, {known.source.uri}"
     return None
 
@@ -209,7 +210,8 @@ def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | Non
     stamp = read_stamp(file.uri, options)
     if stamp is None:
         raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")
-    if known is not None and (known.uri, known.stamp) == (file.uri, stamp):
+    stored = without_credentials(file.uri)
+    if known is not None and (known.uri, known.stamp) == (stored, stamp):
         return known
     version = content_version(file.uri, stamp, options, like=known.version if known else "")
-    return RawSource(uri=file.uri, size=file.size, stamp=stamp, version=version)
+    return RawSource(uri=stored, size=file.size, stamp=stamp, version=version)

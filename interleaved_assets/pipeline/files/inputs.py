@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from interleaved_assets.io.formats.registry import shard_endings
 from interleaved_assets.io.storage import exists, find_files, is_local, local_path
 from interleaved_assets.model.errors import ErrorPolicy, OptionError, StorageError
+from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.pipeline.raw.keys import without_key_ending
 from interleaved_assets.settings import Settings, StorageSettings
 
@@ -36,7 +37,8 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
             raise OptionError("an input is an empty text: name a file, a folder, a glob or a URL")
         base = _base(argument)
         files = find_files(argument, shard_endings(), storage.options_for(argument))
-        below = [(file, file.uri.removeprefix(base).strip("/")) for file in files]
+        # the query of a signed URL is no part of a name
+        below = [(file, without_credentials(file.uri).removeprefix(base).strip("/")) for file in files]
         chosen = [
             ShardFile(file.uri, file.size, without_key_ending(name) or name)
             for file, name in below
@@ -46,7 +48,7 @@ def find_shard_files(arguments: Sequence[str], storage: StorageSettings) -> list
         if not chosen:
             raise StorageError(f"{argument}: the names of all files in it begin with _ or '.': name them one by one")
         for file in chosen:
-            own = file.uri.rpartition("/")[2]
+            own = without_credentials(file.uri).rpartition("/")[2]
             named = file._replace(name=without_key_ending(own) or own) if file.uri == base else file
             found.setdefault(file.uri, named)
     return list(found.values())

@@ -12,7 +12,7 @@ from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.io.rows.content_types import SNIFFED_BYTES, sniff
 from interleaved_assets.model.errors import ImageError
 from interleaved_assets.model.rows import filter_rows
-from interleaved_assets.model.shown import cut_text
+from interleaved_assets.model.shown import cut_text, without_credentials
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counts import RowCounter
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
@@ -110,7 +110,7 @@ def inspect_file(file: ShardFile, settings: Settings, *, documents: int = 3) -> 
         if len(first) < documents:
             _add_documents(table, first, documents)
     return FileFacts(
-        uri=file.uri,
+        uri=without_credentials(file.uri),
         form=form.name,
         size=file.size,
         counts=counter.counts,

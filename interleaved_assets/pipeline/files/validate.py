@@ -12,6 +12,7 @@ from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.model.errors import NOT_IN_SOURCE, ROW_ERROR_CODES, error_code
 from interleaved_assets.model.row_checks import key_problems
 from interleaved_assets.model.rows import filter_rows
+from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.run.counts import REPEATED_SAMPLES, RowCounter, UniqueKeys
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
@@ -129,7 +130,7 @@ def validate_file(file: ShardFile, settings: Settings, *, decode: bool = True) -
         for code, count in notes.items()
         if count
     ]
-    return Validation(uri=file.uri, counts=counter.counts, findings=findings)
+    return Validation(uri=without_credentials(file.uri), counts=counter.counts, findings=findings)
 
 
 def _nothing(*_: object) -> bool:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from interleaved_assets.io.formats.shard import format_of
 from interleaved_assets.model.columns import REQUIRED_COLUMNS
 from interleaved_assets.model.schema import INTERLEAVED_SCHEMA
+from interleaved_assets.model.shown import without_credentials
 from interleaved_assets.pipeline.run.publishable import ContentCounter, other_layout
 from interleaved_assets.pipeline.stages.normalized import read_options
 from interleaved_assets.reporting.documents.choice import Choice, NothingChosen, check_choice, choose_documents
@@ -62,4 +63,4 @@ def file_documents(uri: str, choice: Choice, settings: Settings) -> DocumentPage
     measures = [replace(measure, minimum=None, maximum=None) for measure in measures_of(SelectionSettings())]
     shown = pa.concat_tables(rows, promote_options="permissive")
     documents = build_documents(chosen.sample_ids, shown, pictures, measures, scores=measured)
-    return DocumentPage(uri, documents, chosen.how, layout=layout)
+    return DocumentPage(without_credentials(uri), documents, chosen.how, layout=layout)
