@@ -2,6 +2,7 @@
 
 import errno
 import io
+import logging
 import os
 import re
 import signal
@@ -14,7 +15,6 @@ from typing import Final
 import click
 
 from interleaved_assets.cli.commands.group import interleaved
-from interleaved_assets.model.shown import show_warnings
 
 # help and completion wait for the imports of this module: pyarrow alone, which the errors import, takes 0.3 s
 
@@ -22,6 +22,15 @@ FAILED, INTERRUPTED, READER_GONE = 2, 130, 141
 """Exit codes. The last is that of a program that SIGPIPE ends."""
 _NOT_WRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of writing to a file that is open."""
+
+
+class _Shown(logging.Formatter):
+    """Formats warnings, whose names of files and samples are data, without control characters and credentials."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from interleaved_assets.model.shown import ShownFormatter
+
+        return ShownFormatter().format(record)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 stream = open(stream.fileno(), "w", 1, stream.encoding, closefd=False)  # noqa: SIM115
                 setattr(sys, name, stream)
             stream.reconfigure(errors="backslashreplace")  # names and texts may have characters that the locale lacks
-    show_warnings()
+    if logging.lastResort is not None:  # what Python prints warnings with where nobody has set a handler
+        logging.lastResort.setFormatter(_Shown())
     try:
         _check_folder()
         _check_arguments(given)

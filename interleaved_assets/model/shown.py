@@ -63,7 +63,7 @@ class ShownFormatter(logging.Formatter):
 def show_warnings() -> None:
     """Let what Python prints warnings with, where nobody has set a handler, print no control characters of data.
 
-    For processes of our own: the command line, workers, and Dagster's code servers and runs.
+    For workers, and for Dagster's code servers and runs. The command line has a formatter that imports this one late.
     """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(ShownFormatter())
