@@ -16,6 +16,7 @@ import pytest
 from interleaved_assets.cli import main
 from interleaved_assets.io import InterleavedParquetReader
 from interleaved_assets.io.formats.shard import read_shard
+from interleaved_assets.io.storage import find_files
 from interleaved_assets.pipeline.files import convert
 from interleaved_assets.pipeline.files.inputs import ShardFile
 from interleaved_assets.pipeline.raw.listing import list_raw_files
@@ -229,6 +230,17 @@ def test_the_ledgers_in_a_folder_of_outputs_are_no_shards(folder: Path) -> None:
     assert ([shard.key for shard in listing.shards], listing.ignored) == (["a.parquet", "deep/b.parquet"], [])
     assert sum(batch.num_items for batch in InterleavedParquetReader(str(folder / "out"))) == 6
     assert [batch.num_items for batch in InterleavedParquetReader(str(folder / "out/a.parquet"))] == [3]
+
+
+def test_a_folder_whose_name_is_like_that_of_the_ledgers_is_like_any_other(folder: Path) -> None:
+    shard = folder / "my_interleaved_data/_interleaved/own.parquet"
+    assert main(["convert", "raw/a.tar", "-o", str(shard.parent.parent), "--to", "parquet"]) == 0
+    (shard.parent.parent / "a.parquet").rename(shard)
+    storage = StorageSettings(raw_root=str(shard.parent.parent), output_root=str(folder / "curated"))
+    assert [found.key for found in list_raw_files(storage).shards] == ["_interleaved/own.parquet"]
+    assert [batch.num_items for batch in InterleavedParquetReader(storage.raw_root)] == [3]
+    [ledger] = find_files(str(shard.parent / "dropped"), (".parquet",))  # it is found if it is named
+    assert ledger.uri.endswith("/_interleaved/dropped/a.parquet")
 
 
 def test_only_named_filters_apply_unless_the_section_is_asked_for(

@@ -21,7 +21,7 @@ from interleaved_assets.io.storage.filesystem import (
     storage_errors,
 )
 from interleaved_assets.io.storage.local import check_regular
-from interleaved_assets.io.storage.walk import KEPT_BESIDE, find_infos
+from interleaved_assets.io.storage.walk import KEPT_BESIDE, find_infos, is_kept_beside
 from interleaved_assets.model.errors import OptionError, StorageError
 from interleaved_assets.model.shown import cut_list
 
@@ -155,7 +155,7 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
     chosen = {
         name: info
         for name, info in files.items()
-        if name.lower().endswith(suffixes) and (KEPT_BESIDE in path or f"/{KEPT_BESIDE}/" not in name)
+        if name.lower().endswith(suffixes) and (KEPT_BESIDE in path.split("/") or not is_kept_beside(name))
     }
     if not chosen:
         raise StorageError(

@@ -14,13 +14,20 @@ from interleaved_assets.model.errors import OptionError
 _OF_THE_DISK: Final = "lost+found"
 """A folder at the top of a disk that only root may list."""
 KEPT_BESIDE: Final = "_interleaved"
-"""The folder in which a conversion keeps the ledgers and records of its outputs."""
-_HIDDEN_FOLDER: Final = re.compile(rf"(?:(?<=/)|^)(?:\.[^./][^/]*|{KEPT_BESIDE})/")
+"""The folder in which a conversion keeps, in two folders, the ledgers and records of its outputs."""
+_KEPT: Final = rf"{KEPT_BESIDE}/(?:dropped|records)"
+_KEPT_FOLDER: Final = re.compile(rf"(?:(?<=/)|^){_KEPT}/")
+_HIDDEN_FOLDER: Final = re.compile(rf"(?:(?<=/)|^)(?:\.[^./][^/]*|{_KEPT})/")
 
 
 def is_hidden(path: str) -> bool:
     """Return whether the name of the file, or of a folder on the way to it, begins with a dot or is a conversion's."""
     return path.rpartition("/")[2].startswith(".") or _HIDDEN_FOLDER.search(path) is not None
+
+
+def is_kept_beside(path: str) -> bool:
+    """Return whether the file at ``path`` is in a folder of ledgers or records that a conversion has written."""
+    return _KEPT_FOLDER.search(path) is not None
 
 
 class FoundFiles(NamedTuple):

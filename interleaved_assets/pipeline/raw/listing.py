@@ -22,7 +22,7 @@ from interleaved_assets.io.storage import (
     join,
     raw_stamp,
 )
-from interleaved_assets.io.storage.walk import KEPT_BESIDE, is_hidden
+from interleaved_assets.io.storage.walk import is_hidden, is_kept_beside
 from interleaved_assets.model.errors import NoSuchShard, StorageError
 from interleaved_assets.pipeline.raw.bundles import (
     below_raw_root,
@@ -141,9 +141,7 @@ def list_raw_files(storage: StorageSettings) -> RawListing:
     others = [
         path[start:] + ("/" if info.get("islink") and fs.isdir(path) else "")
         for path, info in found.items()
-        if path not in chosen
-        and not path.rpartition("/")[2].startswith(".")
-        and f"/{KEPT_BESIDE}/" not in path[start - 1 :]
+        if path not in chosen and not path.rpartition("/")[2].startswith(".") and not is_kept_beside(path[start:])
     ]
     return RawListing(shards, sorted(others), unlisted)
 
