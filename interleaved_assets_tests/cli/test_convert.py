@@ -72,6 +72,29 @@ def test_the_signature_of_a_url_is_neither_printed_nor_stored(folder: Path, caps
     assert not any("c4n4ry" in path.name or b"c4n4ry" in path.read_bytes() for path in written)
 
 
+class _ByQuery(_Quiet):
+    def translate_path(self, path: str) -> str:
+        return str(Path(self.directory) / f"{path[-1]}.tar")
+
+
+def test_another_file_by_the_query_of_a_url_does_not_count_as_converted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "12":  # of equal size: all that this server tells of them
+        write_shard(folder / f"{name}.tar", {"doc": document(name, sharp_image(1))})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_ByQuery, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url, to = f"http://127.0.0.1:{server.server_port}/get.tar?id=", ("-o", "out", "--to", "parquet")
+        assert [main(["convert", url + name, *to]) for name in "112"] == [0, 0, 2]
+        printed = capsys.readouterr()
+        assert ": current, " in printed.out
+        assert "get.tar, or before it changed: no query of a URL is recorded. Name another folder" in printed.err
+        assert pq.read_table("out/get.parquet")["text_content"][1].as_py() == "1"
+        assert main(["convert", url + "2", *to, "--overwrite"]) == 0
+        server.shutdown()
+    assert pq.read_table("out/get.parquet")["text_content"][1].as_py() == "2"
+
+
 def test_tar_to_parquet_and_back_keeps_every_row(folder: Path) -> None:
     assert main(["convert", "raw", "-o", "parquet", "--to", "parquet"]) == 0
     assert main(["convert", "parquet", "-o", "tars", "--to", "tar"]) == 0

@@ -136,7 +136,7 @@ def convert_file(file: ShardFile, conversion: Conversion) -> tuple[Record, bool]
             write_record(known.model_copy(update={"source": source}), place, options)
         return known, True
     output = conversion.output(file)
-    if not conversion.overwrite and exists(output, options) and (reason := _not_replaced(file, known)):
+    if not conversion.overwrite and exists(output, options) and (reason := _not_replaced(file, known, source)):
         raise StorageError(
             f"cannot write {output}: the file exists and {reason}. Name another folder with --output, or replace it "
             "with --overwrite."
@@ -163,12 +163,14 @@ def convert_file(file: ShardFile, conversion: Conversion) -> tuple[Record, bool]
     return record, False
 
 
-def _not_replaced(file: ShardFile, known: Record | None) -> str | None:
+def _not_replaced(file: ShardFile, known: Record | None, source: RawSource) -> str | None:
     """Return why the present output must not be replaced without ``--overwrite``; None if it may be replaced."""
     if known is None:
         return "is not one that an earlier conversion wrote"
-    if known.source is not None and identity(known.source.uri) != identity(without_credentials(file.uri)):
+    if known.source is not None and identity(known.source.uri) != identity(source.uri):
         return f"was made from another input, {known.source.uri}"
+    if source.uri != file.uri and known.inputs["source"] != source.version:
+        return f"was made from another file at {source.uri}, or before it changed: no query of a URL is recorded"
     return None
 
 
@@ -176,7 +178,7 @@ def _write(file: ShardFile, conversion: Conversion, source: RawSource) -> Work:
     settings, selection = conversion.settings, conversion.selection
 
     def check_input() -> None:
-        if _source_of(file, settings.storage, source) != source:
+        if _stamp_of(file, settings.storage) != source.stamp:
             raise ShardError(f"{file.uri} changed while it was read; convert it again once it is complete")
 
     def choose(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -206,12 +208,16 @@ def _earlier_record(file: ShardFile, conversion: Conversion, options: Mapping[st
 
 def _source_of(file: ShardFile, storage: StorageSettings, known: RawSource | None) -> RawSource:
     """Return the present input with the version of its content: the ETag if the storage has one, else a hash."""
-    options = storage.options_for(file.uri)
-    stamp = read_stamp(file.uri, options)
+    stamp = _stamp_of(file, storage)
+    # never so for a URL with a query, which is not recorded: it may name another file
+    if known is not None and (known.uri, known.stamp) == (file.uri, stamp):
+        return known
+    version = content_version(file.uri, stamp, storage.options_for(file.uri), like=known.version if known else "")
+    return RawSource(uri=without_credentials(file.uri), size=file.size, stamp=stamp, version=version)
+
+
+def _stamp_of(file: ShardFile, storage: StorageSettings) -> str:
+    stamp = read_stamp(file.uri, storage.options_for(file.uri))
     if stamp is None:
         raise StorageError(f"{file.uri} is no file any more: it was moved or deleted")
-    stored = without_credentials(file.uri)
-    if known is not None and (known.uri, known.stamp) == (stored, stamp):
-        return known
-    version = content_version(file.uri, stamp, options, like=known.version if known else "")
-    return RawSource(uri=stored, size=file.size, stamp=stamp, version=version)
+    return stamp
