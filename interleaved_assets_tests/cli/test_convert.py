@@ -201,6 +201,13 @@ def test_files_of_others_and_inputs_are_never_replaced(folder: Path, capsys: pyt
     assert "would both become x/a.tar" in capsys.readouterr().err
 
 
+def test_the_mark_of_an_editor_beside_a_shard_is_none(folder: Path) -> None:
+    """Emacs marks a file that is edited by a link to a file that never exists."""
+    assert main(["convert", "raw/a.tar", "-o", "out", "--to", "parquet"]) == 0
+    (folder / "out/.#a.parquet").symlink_to("user@host.1234")
+    assert [batch.num_items for batch in InterleavedParquetReader("out")] == [3]
+
+
 def test_a_link_to_a_missing_file_fails_by_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "raw/linked.tar").symlink_to(folder / "unmounted/linked.tar")
     assert main(["convert", "raw", "-o", "out", "--to", "parquet"]) == 2

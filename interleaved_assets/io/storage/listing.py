@@ -174,12 +174,15 @@ def _matches(uri: str, suffixes: tuple[str, ...], storage_options: StorageOption
 def _is_openable(info: dict[str, Any]) -> bool:
     """Return whether ``info`` is not a FIFO, socket or device, nor a link to one or to a folder.
 
-    A link whose target is missing, or cannot be looked at, is kept: reading it fails and names it.
+    A link whose target is missing, or cannot be looked at, is kept: reading it fails and names it. A hidden one is not,
+    since Emacs marks a file that is edited by such a link.
     """
     if not info.get("islink"):
         return info["type"] != "other"
     # unlike Path.is_file and Path.exists, these return False if the target cannot be looked at
-    return os.path.isfile(info["name"]) or not os.path.exists(info["name"])  # noqa: PTH110, PTH113
+    if os.path.exists(info["name"]):  # noqa: PTH110
+        return os.path.isfile(info["name"])  # noqa: PTH113
+    return not info["name"].rpartition("/")[2].startswith(".")
 
 
 def _entry(fs: AbstractFileSystem, path: str) -> dict[str, Any] | None:
