@@ -11,10 +11,9 @@ from interleaved_assets.io.formats.format import ShardFormat
 from interleaved_assets.io.rows.raw_versions import image_bytes
 from interleaved_assets.io.tar.layout import json_field
 from interleaved_assets.io.tar.unreferenced import unreferenced_members
+from interleaved_assets.model.columns import BINARY_SIZE
 from interleaved_assets.model.digits import percent
-from interleaved_assets.model.errors import (
-    UnexpectedLayout,
-)
+from interleaved_assets.model.errors import UnexpectedLayout
 from interleaved_assets.pipeline.raw.bundles import raw_format
 from interleaved_assets.pipeline.run.counts import (
     CONTENT_BYTES,
@@ -51,7 +50,8 @@ class ContentCounter:
                 self._counts[UNREFERENCED_BYTES] += member.size
                 self._counts[UNREFERENCED_IMAGES] += member.is_image
                 self._extensions[member.extension or "without ending"] += 1
-            self._fields = [field for column in table.column_names if (field := json_field(column)) is not None]
+            columns = (column for column in table.column_names if column != BINARY_SIZE)
+            self._fields = [field for column in columns if (field := json_field(column)) is not None]
             yield table
 
     @property
@@ -59,14 +59,19 @@ class ContentCounter:
         """Samples with content, bytes of texts and images, and the members, bytes and images that no document names."""
         return dict(self._counts)
 
-    def check_layout(self, shard: ShardTask, samples: int) -> None:
-        """Raise UnexpectedLayout if ``samples`` samples are not laid out as ``[reading]`` and ``[publish]`` ask for."""
+    def check_layout(self, shard: ShardTask, samples: int, errors: Mapping[str, int]) -> None:
+        """Raise UnexpectedLayout if ``samples`` samples are not laid out as ``[reading]`` and ``[publish]`` ask for.
+
+        ``errors`` counts the rows with each error code, which may be the cause.
+        """
         settings = shard.settings
         found = layout_problems(samples, self._counts, settings.publish)
         if not found:
             return
         assert shard.raw is not None
         form = raw_format(shard.raw.uri, settings.storage)
+        codes = ", ".join(f"{count:,} {code}" for code, count in errors.items())
+        causes = f"Rows with errors, which docs/errors.md explains: {codes}. " if codes else ""
         members, fields = "", ""
         if form.has_layout:
             counts = ", ".join(f"{count:,} {name}" for name, count in self._extensions.most_common(_NAMED))
@@ -77,7 +82,7 @@ class ContentCounter:
         elif not self._counts[SAMPLES_WITH_CONTENT]:
             fields = "There is no document with a field. "
         raise UnexpectedLayout(
-            f"shard {shard.key}: {'; '.join(found)}. {members}{fields}{expected_layout(form, settings.reading)}"
+            f"shard {shard.key}: {'; '.join(found)}. {causes}{members}{fields}{expected_layout(form, settings.reading)}"
         )
 
 

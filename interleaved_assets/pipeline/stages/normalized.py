@@ -67,7 +67,7 @@ def normalize(shard: ShardTask) -> Work:
     ):
         counting = content.counting(itertools.chain([first], batches))
         facts, dropped = write_by_error_policy(counting, shard, NORMALIZED, rows_file.write)
-        content.check_layout(shard, facts.counts_in.samples)
+        content.check_layout(shard, facts.counts_in.samples, facts.errors)
         ledger_file.write(dropped)
     return Work(
         outputs={"rows": OutputFile.of(rows_file.output), "ledger": OutputFile.of(ledger_file.output)},

@@ -90,6 +90,18 @@ def test_a_shard_in_another_layout_fails_and_writes_nothing(
     assert outputs(tmp_path) == []
 
 
+def test_documents_that_cannot_be_read_are_named_as_the_cause(tmp_path: Path) -> None:
+    by_reference = 'image_bytes = "referenced"\n'
+    settings = project(tmp_path, by_reference + DROP_ROW + '[limits]\nmax_document_bytes = "1MiB"\n')
+    too_large = b'{"texts": ["' + b"a" * 2**20 + b'"]}'
+    sound = [(f"{key}.json", b'{"texts": ["a text"]}') for key in "bcd"]
+    write_tar(tmp_path / "raw/a.tar", ("a.json", too_large), ("a.0.png", b"image"), *sound)
+    with pytest.raises(UnexpectedLayout) as error:
+        normalize(settings)
+    assert "Rows with errors, which docs/errors.md explains: 1 document_too_large. Members" in str(error.value)
+    assert "_binary_size" not in str(error.value)
+
+
 def test_texts_without_their_images_are_refused_by_the_bytes(tmp_path: Path) -> None:
     settings = project(tmp_path, '[reading]\ntexts_field = "text_list"\n')
     (tmp_path / "raw/a.tar").write_bytes(foreign_tar("mmc4_documents"))
