@@ -15,14 +15,14 @@ _OF_THE_DISK: Final = "lost+found"
 """A folder at the top of a disk that only root may list."""
 KEPT_BESIDE: Final = "_interleaved"
 """The folder in which a conversion keeps, in two folders, the ledgers and records of its outputs."""
-_KEPT: Final = rf"{KEPT_BESIDE}/(?:dropped|records)"
-_KEPT_FOLDER: Final = re.compile(rf"(?:(?<=/)|^){_KEPT}/")
-_HIDDEN_FOLDER: Final = re.compile(rf"(?:(?<=/)|^)(?:\.[^./][^/]*|{_KEPT})/")
+_KEPT_FOLDER: Final = re.compile(rf"(?:(?<=/)|^){KEPT_BESIDE}/(?:dropped|records)/")
+_HIDDEN_FOLDER: Final = re.compile(r"(?:(?<=/)|^)\.[^./][^/]*/")
 
 
 def is_hidden(path: str) -> bool:
     """Return whether the name of the file, or of a folder on the way to it, begins with a dot or is a conversion's."""
-    return path.rpartition("/")[2].startswith(".") or _HIDDEN_FOLDER.search(path) is not None
+    is_dotted = path.rpartition("/")[2].startswith(".") or _HIDDEN_FOLDER.search(path) is not None
+    return is_dotted or is_kept_beside(path)
 
 
 def is_kept_beside(path: str) -> bool:
